@@ -181,7 +181,7 @@ func (d *driver) answer(s *object, p pod, used taken, failed *failure) error {
 		verdict.Alternatives = d.others(p.demand, s.Spec.CandidateNodes, used)
 	}
 	if p.wrong != nil {
-		verdict = entry{ViableNodes: []string{}, Alternatives: &alternatives{[]string{}}, Reason: short(p.wrong.Error())}
+		verdict = entry{ViableNodes: []string{}, Alternatives: &alternatives{[]string{}}, Reason: short(p.wrong.Error()), WaitingFor: "ParametersInvalid"}
 	}
 	var answers []entry
 	for _, name := range p.entries {

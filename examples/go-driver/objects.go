@@ -87,6 +87,7 @@ type entry struct {
 	Alternatives *alternatives  `json:"alternatives,omitempty"`
 	Capacity     map[string]int `json:"capacity,omitempty"`
 	Reason       string         `json:"reason,omitempty"`
+	WaitingFor   string         `json:"waitingFor,omitempty"`
 	Failure      *failure       `json:"failure,omitempty"`
 }
 

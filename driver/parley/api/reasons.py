@@ -93,7 +93,7 @@ NOTHING_VIABLE: Final = "NothingViable"
 """No candidate is viable for all claims."""
 
 DRIVER_FAILED: Final = "DriverFailed"
-"""An embedded driver raised an exception or violated the driver interface; it is asked again."""
+"""A driver raised an exception, violated the driver interface, or says that it can't answer; it is asked again."""
 
 WRITE_REFUSED: Final = "WriteRefused"
 """The API server refused an object that the pod needs, such as the mirror of its template; it is tried again."""

@@ -40,7 +40,8 @@ ADVICE: Mapping[str, str] = {
     reasons.CLAIM_IN_USE: "use a template, so that each pod has a claim of its own, or a shareable class",
     reasons.CLAIM_FULL: "wait until a pod that uses the claim ends, or create another claim for some of them",
     reasons.CONFLICTING_ALLOCATIONS: "delete the claims on one of the nodes and create them again",
-    reasons.DRIVER_FAILED: "report it to the driver's vendor; the controller's log has the stack trace",
+    reasons.DRIVER_FAILED: "report it to the driver's vendor; the log of the controller, or of a standalone "
+    "driver, has the stack trace",
     reasons.WRITE_REFUSED: "change what the API server's message names: a label, a quota, a policy",
     reasons.RELEASING: "bring the node back; if it is shut down, taint it node.kubernetes.io/out-of-service",
     reasons.CLAIM_STRANDED: "bring the claim's node back, or delete the claim to start over elsewhere",

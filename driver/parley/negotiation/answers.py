@@ -2,12 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from parley.api.builtin import NodeSelector
 from parley.api.wording import listed, noun_for
 
 _NAMES_SHOWN = 3
+
+
+class CannotAnswer(NamedTuple):
+    """Why a driver can't answer a question, whatever the node: a reason code and a message."""
+
+    code: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +25,13 @@ class Answer:
     `viable` are those of the asked nodes where all claims of the request could be allocated now.
     `alternatives` are at most 32 other nodes worth asking about, or a selector of such nodes; None if the driver
     does not know, and an empty tuple if it knows that there is no other. `reasons` says for each node that is not
-    viable what is missing ("0 of 1 device of model a100 free").
+    viable what is missing ("0 of 1 device of model a100 free"). `failure` is why the driver could not answer.
     """
 
     viable: tuple[str, ...]
     alternatives: tuple[str, ...] | NodeSelector | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
+    failure: CannotAnswer | None = None
 
 
 Answers = Mapping[str, Answer]
@@ -69,7 +78,13 @@ def without(answers: Answers, lost: Mapping[str, str]) -> Answers:
 def _without(answer: Answer, lost: Mapping[str, str]) -> Answer:
     viable = tuple(node for node in answer.viable if node not in lost)
     reasons = {node: lost[node] for node in answer.viable if node in lost}
-    return Answer(viable, answer.alternatives, {**answer.reasons, **reasons})
+    return replace(answer, viable=viable, reasons={**answer.reasons, **reasons})
+
+
+def not_answered(answers: Answers) -> tuple[str, str] | None:
+    """Reason code and message of the first claim whose driver could not answer; None if all could."""
+    failures = ((name, answer.failure) for name, answer in answers.items() if answer.failure is not None)
+    return next(((failure.code, f"claim {name}: {failure.message}") for name, failure in failures), None)
 
 
 def refusals(answers: Answers) -> dict[str, str]:

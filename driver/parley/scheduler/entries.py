@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from parley.api.builtin import NodeSelector
 from parley.api.models import Alternatives, ClaimScheduling
 from parley.api.selectors import selector_of
-from parley.negotiation.answers import Answer
+from parley.negotiation.answers import Answer, CannotAnswer
 
 
 def scores_of(entries: Iterable[ClaimScheduling]) -> dict[str, float]:
@@ -30,7 +30,9 @@ def answer_of(entry: ClaimScheduling, candidates: Sequence[str], excluded: Mappi
     unviable = [node for node in candidates if node not in given and node not in excluded]
     reason = entry.reason or "not viable"
     reasons_ = {node: _about(node, reason) for node in unviable}
-    return Answer(viable, _alternatives(entry.alternatives), {**reasons_, **_among(excluded, candidates)})
+    failure = CannotAnswer(entry.waiting_for, reason) if entry.waiting_for is not None and not given else None
+    reasons_ |= _among(excluded, candidates)
+    return Answer(viable, _alternatives(entry.alternatives), reasons_, failure)
 
 
 def _about(node: str, reason: str) -> str:

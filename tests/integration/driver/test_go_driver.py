@@ -312,6 +312,7 @@ async def test_parameters_it_cannot_understand_are_an_answer(
     answer = (await controller.answered("pod"))["odd"]
     assert answer["viableNodes"] == []
     assert answer["alternatives"] == {"nodes": []}
+    assert answer["waitingFor"] == "ParametersInvalid"
     assert answer["reason"] == f"parameters of claim {controller.namespace}/odd: {words}"
 
 

@@ -239,8 +239,8 @@ class Seats:
         if wrong:
             if self.breaks("hostile-parameters") and "number" in wrong and len(wrong) > 120:
                 self._dead = True
-            refused = {"viableNodes": [], "alternatives": {"nodes": []}, "reason": wrong}
-            return {**refused, "reason": "no"} if self.breaks("bad-parameters") else refused
+            refused: Object = {"viableNodes": [], "alternatives": {"nodes": []}, "reason": wrong}
+            return refused if self.breaks("bad-parameters") else {**refused, "waitingFor": "ParametersInvalid"}
         if self.breaks("together"):
             wanted = 1
         pending = [claim for claim in claims if not allocation_of(claim)] or claims

@@ -63,11 +63,15 @@ def test_its_answer_names_what_is_missing_or_refused(play: Play) -> None:
         await world.add_pod("p", "one")
         await asyncio.sleep(20)
         code, message = await said(world, "p")
-        assert code == reasons.NOTHING_VIABLE
+        assert code == reasons.PARAMETERS_NOT_FOUND
+        assert message.startswith("claim gpu-0: parametersRef of claim default/")
+        assert "Remedy" not in message
         assert "ConfigMap default/size does not exist: create it" in message
         driver.closed = True
         await asyncio.sleep(120)
-        assert FORBIDDEN in (await said(world, "p"))[1]
+        code, message = await said(world, "p")
+        assert code == reasons.PARAMETERS_FORBIDDEN
+        assert FORBIDDEN in message
         assert len(driver.reads) < 20
         driver.closed = False
         await put_size(world, "count: 2")

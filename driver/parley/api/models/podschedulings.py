@@ -76,6 +76,12 @@ class AllocationFailure(Model):
     ] = False
 
 
+Unanswerable = Literal[
+    "ParametersInvalid", "ParametersNotFound", "ParametersForbidden", "ParametersNotRead", "DriverFailed"
+]
+"""The reason codes of questions that a driver can't answer."""
+
+
 class ClaimScheduling(Model):
     """A driver's answer for one of the pod's claims."""
 
@@ -107,6 +113,13 @@ class ClaimScheduling(Model):
         ),
     ] = Field(default_factory=dict)
     reason: Annotated[str, Field(max_length=4096, description="Why the other candidates are not viable.")] = ""
+    waiting_for: Annotated[
+        Unanswerable | None,
+        Field(
+            description="Why the driver can't answer, whatever the node: a reason code, which the pod gets as its "
+            "own. `reason` has the message, and no node is viable."
+        ),
+    ] = None
     failure: Annotated[
         AllocationFailure | None, Field(description="Why the claim could not be allocated on the selected node.")
     ] = None

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from parley.api import reasons
 from parley.conformance.checks.hostile import hostile, of_a_wrong_type
 from parley.conformance.results import Check, NotApplicable, Unmet
 from parley.conformance.stage import Entries, Stage, entry_text, viable_nodes
@@ -147,10 +148,11 @@ async def _refuses_parameters(stage: Stage) -> None:
         entry = (await stage.answered(pod, claim))[claim]
         alternatives = (entry.get("alternatives") or {}).get("nodes")
         words = entry.get("reason") or ""
-        if viable_nodes(entry) or alternatives != [] or claim not in words or field not in words:
+        is_refused = alternatives == [] and entry.get("waitingFor") == reasons.PARAMETERS_INVALID
+        if viable_nodes(entry) or not is_refused or claim not in words or field not in words:
             expected = (
-                f"no viable nodes, alternatives {{nodes: []}}, and a reason that names claim {claim} and field "
-                f"{field}, which has a wrong type"
+                f"no viable nodes, alternatives {{nodes: []}}, waitingFor {reasons.PARAMETERS_INVALID}, and a "
+                f"reason that names claim {claim} and field {field}, which has a wrong type"
             )
             raise Unmet(stage.question(pod), expected, entry_text(entry))
 

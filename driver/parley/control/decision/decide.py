@@ -19,7 +19,7 @@ from parley.control.decision.stranded import stranded
 from parley.control.holding import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.state import State
-from parley.negotiation.answers import Answers, by_reason, viable_for_all, without
+from parley.negotiation.answers import Answers, by_reason, not_answered, viable_for_all, without
 from parley.negotiation.nowhere import no_common_node, no_node_available, where
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Ask, Outcome, negotiate
 from parley.negotiation.selection import ranked
@@ -216,6 +216,8 @@ def _why_nowhere(
         return reasons.CONFLICTING_ALLOCATIONS, conflict
     if (found := stranded(claims, search.nodes)) is not None:
         return reasons.CLAIM_STRANDED, found.message
+    if (failure := not_answered(outcome.answers)) is not None:
+        return failure
     total = len(state.cluster.node_names())
     on_nodes = any(claim.class_ is None or claim.class_.node_part == "Required" for claim in claims)
     code, message = no_node_available(

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import structlog
 from pydantic import ValidationError
 
+from parley.api import reasons
 from parley.api.models import PodScheduling
 from parley.api.resources import POD_SCHEDULINGS
 from parley.kube.cache import Key
@@ -121,18 +122,18 @@ class Responder:
             except ParametersUnavailable:
                 return  # the pod is requeued once the object is read
             except DriverFault as fault:
-                await self.apply(scheduling, entries.refused(driver, question, str(fault)))
+                await self.apply(scheduling, _failed(driver, question, str(fault)))
                 raise
         try:
             await self.apply(scheduling, answered.entries)
         except TooLarge:
             text = answer_too_large(driver, len(question.entries), len(question.candidates))
             log.warning("answer too large", driver=driver, pod="/".join(key), error=text)
-            answered = self._answered[key] = replace(answered, entries=entries.refused(driver, question, text))
+            answered = self._answered[key] = replace(answered, entries=_failed(driver, question, text))
             await self.apply(scheduling, answered.entries)
         except (Invalid, ValidationError) as error:
             text = f"driver {driver} gave an answer that the API does not take: {_invalid(error)}"
-            await self.apply(scheduling, entries.refused(driver, question, text))
+            await self.apply(scheduling, _failed(driver, question, text))
             raise DriverFault(text) from error
 
     async def _evaluated(self, key: Key, question: PodQuestion) -> _Answered:
@@ -170,7 +171,8 @@ class Responder:
                 self.await_parameters(key, error.topic)  # before anything else runs: it may be read at once
             if isinstance(error, ParametersUnavailable) and error.transient:
                 raise
-            refused = entries.refused(self._informers.driver, question, str(error))
+            code = error.code if isinstance(error, ParametersUnavailable) else reasons.PARAMETERS_INVALID
+            refused = entries.refused(self._informers.driver, question, code, str(error))
             return _Considered(refused, question.signature, Outlook.NOWHERE)
         answer = entries.answered(self._informers.driver, question, answers, scores, capacity)
         return _Considered(answer, line, outlook(question, answers))
@@ -198,6 +200,11 @@ class Responder:
         self._informers.note_written(written)
         pod = f"{meta.namespace}/{meta.name}"
         log.debug("answered", driver=self._informers.driver, pod=pod, round=scheduling.spec.round)
+
+
+def _failed(driver: str, question: PodQuestion, text: str) -> Entries:
+    """The entries for a question to which the driver gave no valid answer."""
+    return entries.refused(driver, question, reasons.DRIVER_FAILED, text)
 
 
 def _invalid(error: Invalid | ValidationError) -> str:

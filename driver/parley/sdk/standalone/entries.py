@@ -39,9 +39,15 @@ def answered(
     )
 
 
-def refused(driver: str, question: PodQuestion, reason: str) -> Entries:
-    """The entries for a question that can't be answered: no node is viable, and the reason says what to change."""
-    nowhere = {"viableNodes": [], "alternatives": {"nodes": []}, "reason": reason[:MAX_REASON]}
+def refused(driver: str, question: PodQuestion, code: str, reason: str) -> Entries:
+    """The entries for a question that can't be answered: no node is viable, and the reason says what to change.
+    `code` is the reason code that the pod gets."""
+    nowhere = {
+        "viableNodes": [],
+        "alternatives": {"nodes": []},
+        "reason": reason[:MAX_REASON],
+        "waitingFor": code,
+    }
     return tuple({**_empty_entry(driver, question.round, e.name), **nowhere} for e in question.entries)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from parley.api import reasons
 from parley.api.builtin import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from parley.api.models import AllocationFailure, PodScheduling, ResourceClaim, ResourceClass
 from parley.negotiation.answers import Answer
@@ -72,9 +73,12 @@ def test_alternatives_may_be_a_selector_or_left_out() -> None:
 
 
 def test_a_refused_question_is_answered_with_no_node_and_the_reason_for_every_claim() -> None:
-    one, two = entries.refused(DRIVER, a_question("one", "two"), "x" * 5000)
-    assert one == entry("one", viableNodes=[], alternatives={"nodes": []}, reason="x" * 4096)
+    one, two = entries.refused(DRIVER, a_question("one", "two"), reasons.DRIVER_FAILED, "x" * 5000)
+    assert one == entry(
+        "one", viableNodes=[], alternatives={"nodes": []}, reason="x" * 4096, waitingFor="DriverFailed"
+    )
     assert two == {**one, "name": "two"}
+    assert entries.are_written(DRIVER, scheduling(one, two), (one, two))
 
 
 def test_entries_that_are_written_already_are_recognised() -> None:
