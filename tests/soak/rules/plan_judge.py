@@ -10,7 +10,7 @@ A plan is a nomination: the preemptor, its node, and the victims that leave it.
 What becomes of the plan afterwards is checked in `plans`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from tests.soak.kinds.claims import CLAIM_KINDS
@@ -56,6 +56,9 @@ class PlanJudge:
             evicted = frozenset(judge.below(preemptor, plan.node))  # by its scheduler, afterwards
         victims_of_others = {pod.metadata.uid for pod in judge.pods if pod.metadata.deletion_timestamp}
         left = gone | victims_of_others
+        if not judge.would_run(together, plan.node, left, evicted):
+            # others that somebody has taken the CPU from since need not run
+            together = _fitting(judge, preemptor, together[1:], plan.node, left, evicted)
         if not self._suits(preemptor, plan.node) or not judge.would_run(together, plan.node, left, evicted):
             self._invariants.fault("evicted in vain", f"{preemptor_of(plan)}: it could not run there without them")
         if any(entry.resource_claim_name for entry in preemptor.spec.resource_claims):
@@ -98,6 +101,17 @@ def _classes(pod: Pod, without: frozenset[str]) -> Iterator[str]:
         found: tuple[str, Any] | None = ALL_TEMPLATE_KINDS.get(template) or CLAIM_KINDS.get(claim)
         if found is not None:
             yield found[0]
+
+
+def _fitting(
+    judge: Judge, preemptor: Pod, others: Sequence[Pod], node: str, gone: Set[str], evicted: Set[str]
+) -> list[Pod]:
+    """The preemptor and those of the others that could run on the node without it."""
+    fitting: list[Pod] = []
+    for pod in others:
+        if judge.would_run([*fitting, pod], node, gone, evicted):
+            fitting.append(pod)
+    return [preemptor, *fitting]
 
 
 def preemptor_of(plan: Nomination) -> str:

@@ -4,9 +4,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart, slow
 
 from parley.api.resources import BUILTIN_CLAIMS, CLASSES
+from parley.kube.client import ServerError
 from parley.kube.informer import Informer
 
 if TYPE_CHECKING:
@@ -280,5 +282,35 @@ def test_a_write_of_a_classs_status_wakes_nobody(play: Any) -> None:
         await asyncio.sleep(1)
         assert asked[before:] != [], "what the class says counts"
         assert waits.status.waiting_for == "NothingViable"
+
+    play(scenario)
+
+
+def test_a_class_that_is_shareable_only_for_a_moment_keeps_nobody_waiting(play: Any) -> None:
+    """It changes back before the claim's mirror is recreated for it."""
+
+    async def scenario(world: World) -> None:
+        refused: list[NumberedCall] = []
+
+        def fail_once(call: NumberedCall) -> None:
+            if call.verb == "delete" and call.resource == BUILTIN_CLAIMS and not refused:
+                refused.append(call)
+                raise ServerError(500, "InternalError", "etcdserver: request timed out")
+
+        for node in ("a", "b"):
+            await world.add_node(node)
+        await add_shelf_class(world)
+        drivers = [ShelfDriver(Behaviour(other=4))]
+        world.start_parley(FaultClient(world.server.client(), before=fail_once), drivers=drivers)
+        await world.add_claim("mine", "shelf")
+        await world.settle()
+        await world.client.patch(CLASSES, "shelf", {"shareable": True})
+        await world.add_pod("p", claims=["mine"])
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert refused
+        await world.client.patch(CLASSES, "shelf", {"shareable": False})
+        await world.settle()
+        assert await world.node_of("p")
 
     play(scenario)

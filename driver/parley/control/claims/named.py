@@ -83,8 +83,9 @@ class NamedClaim:
         return Problem(code, message, (self.topic, *topics))
 
     def transient(self, message: str) -> Problem:
-        """A problem that ends by itself within moments."""
-        return Problem(reasons.CLAIM_NOT_FOUND, message, (self.topic,), transient=True)
+        """A problem that ends by itself within moments, or when the class changes back before that."""
+        topics = (self.topic, ("class", self.claim.spec.resource_class_name))
+        return Problem(reasons.CLAIM_NOT_FOUND, message, topics, transient=True)
 
 
 def being_deleted(facts: NamedClaim) -> Problem | None:

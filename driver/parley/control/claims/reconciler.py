@@ -310,10 +310,11 @@ class ClaimReconciler:
 
     def _may_be_used(self, holding: Holding | None) -> bool:
         """Whether pods use the holding, or it is about to be released. A holding that stays allocated without
-        users, or for claims that use it, can be without its mirror for a moment."""
+        users, for claims that use it, or for the pod that it was allocated for, can be without its mirror for a
+        moment."""
         if holding is None:
             return False
-        stays = holding.stays_unused or bool(self._ledger.used_by(holding))
+        stays = holding.stays_unused or bool(self._ledger.used_by(holding)) or self._is_expected(holding)
         return bool(holding.pods) or not stays
 
     async def _let_mirror_go(self, mirror: BuiltinClaim, *, in_use: bool) -> None:

@@ -228,3 +228,26 @@ def test_a_shared_claim_is_there_for_others_though_its_first_pod_is_not_bound_ye
         assert await world.node_of("second")
 
     play(scenario)
+
+
+def test_a_mirror_that_is_deleted_before_its_allocated_claim_is_reserved_is_made_again(play: Any) -> None:
+    """The claim is allocated for a pod about which its scheduler has not asked again yet."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, tokens=1)
+        await world.add_claim("mine", "licence")
+        await world.add_pod("p", claims=["mine"], schedulerName=AWAY)
+        await asyncio.sleep(1)
+        assert not (await world.ask("filter", await world.question("p", "a", "b", "c")))["NodeNames"]
+        await asyncio.sleep(5)
+        claim = await world.claim("mine")
+        assert claim.status.allocation is not None
+        assert not claim.status.reserved_for
+        await world.client.delete(BUILTIN_CLAIMS, "mine", "default")
+        await asyncio.sleep(5)
+        mirror = await world.mirror("mine")
+        assert mirror is not None
+        assert mirror.metadata.deletion_timestamp is None
+        assert (await world.ask("filter", await world.question("p", "a", "b", "c")))["NodeNames"]
+
+    play(scenario)
