@@ -192,6 +192,9 @@ class Reconciler:
         if live is None or live.spec.node_name:
             raise Busy
         await self._deallocator.release(user, replaced, ReleaseContext(pod_terminal=False, bound=False))
+        if not self._state.ledger.of_pod(user):
+            self._state.cluster.stop_assuming(user)  # else its own requests may leave it no room on that node
+        self._pods.attempt(pod).complete_since = None
         return True
 
     def _is_replaced(self, holding: Holding) -> bool:
