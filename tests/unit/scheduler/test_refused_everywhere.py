@@ -86,7 +86,7 @@ def test_pods_that_end_have_few_of_them_evaluated(play: Play, monkeypatch: pytes
 
 
 def test_what_pods_that_end_cost_does_not_grow_with_the_pods_that_are_refused(play: Play) -> None:
-    """A tenant may have thousands. A change of nodes shortens the present pause of each, and further ones do not."""
+    """A tenant may have thousands. A change of nodes shortens the present pause of each, further ones do not."""
 
     async def scenario(world: Any) -> None:
         await refused(world, PODS)
