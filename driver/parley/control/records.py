@@ -52,9 +52,9 @@ class Records:
         self._forbidden_devices: set[str] = set()
         """Drivers whose `status.devices` this account may not write."""
 
-    async def write(self, claims: Sequence[PodClaim]) -> None:
-        """Record each claim's holding and its users: those that others use (`Holding.uses`) before these, also
-        claims of other pods. Safe to repeat.
+    async def write(self, claims: Sequence[PodClaim], pod: Pod | None = None) -> None:
+        """Record each claim's holding and its users, of which `pod` is one: those that others use (`Holding.uses`)
+        before these, also claims of other pods. Safe to repeat.
 
         The room that reservation pods hold for new users is handed over first, because the scheduler clears an
         allocation on a node where it finds no room for the pod.
@@ -63,7 +63,7 @@ class Records:
         held = {holding.uid: (claim, holding) for claim, holding in found if holding is not None}
         displaces = self._ledger.displaces_reservation_pods
         for node in {holding.node for _, holding in held.values() if displaces(holding)}:
-            await self._reservation_pods.hand_over(node)
+            await self._reservation_pods.hand_over(node, pod)
         for uid in {uid for _, holding in held.values() for uid in holding.uses} - held.keys():
             await self.claims.write_used(uid)
         while held:
