@@ -12,6 +12,8 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 from parley.api.resources import BUILTIN_CLAIMS, CLASSES
 from parley.control.objects.mirror import is_shareable
 from parley.kube.client import Call, Client
+from parley.sdk.recorded import allocation_record
+from parley.sdk.standalone import allocating
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -105,5 +107,30 @@ def test_an_immediate_claim_that_becomes_shareable_while_its_standalone_driver_a
             await world.add_pod(name, claims=["common"])
             await asyncio.sleep(60)
         await check(world, shareable=False)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("mode", ["", "Immediate"])
+def test_a_standalone_driver_that_never_records_that_a_claim_is_shareable_allocates_it_once(
+    play: Play, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """The protocol asks for that, and drivers may leave it out."""
+
+    def recorded(*args: Any, **_: Any) -> dict[str, Any]:
+        return allocation_record(*args, shareable=False)
+
+    async def scenario(world: World) -> None:
+        monkeypatch.setattr(allocating, "allocation_record", recorded)
+        await world.add_node("a")
+        disks = Disks(["a"])
+        await world.add_class("disk", driverName=disks.name, shareable=True)
+        world.start_parley()
+        world.start_driver(disks)
+        await world.add_claim("common", "disk", mode=mode)
+        await world.add_pod("first", claims=["common"])
+        await asyncio.sleep(600)
+        assert await world.node_of("first") == "a"
+        assert disks.tried == ["a"]
 
     play(scenario)

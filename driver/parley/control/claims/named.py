@@ -356,11 +356,15 @@ def is_outdated(
     claim: ResourceClaim, mirror: BuiltinClaim, class_: ResourceClass | None, holding: Holding | None = None
 ) -> bool:
     """Whether the mirror is exclusive and its claim shareable by now, or the other way round. Never if it may show
-    the allocation."""
+    the allocation, nor if a standalone driver allocated for a pod: that driver may never record what the class
+    says."""
     if class_ is None or not mirrors(claim, mirror) or mirror.status.allocation is not None:
         return False
-    may_show = holding is not None and holding.written is not Written.NO
-    return not may_show and is_shareable(mirror) != is_shared(claim, class_, holding)
+    if holding is not None and (
+        holding.written is not Written.NO or (holding.standalone and not holding.immediate)
+    ):
+        return False
+    return is_shareable(mirror) != is_shared(claim, class_, holding)
 
 
 def is_shared(claim: ResourceClaim, class_: ResourceClass, holding: Holding | None = None) -> bool:
