@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 import structlog
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.models import PodScheduling
+from parley.api.models import PodScheduling, ResourceClaim
 from parley.api.resources import POD_SCHEDULINGS, PODS
 from parley.control.allocation import Busy
 from parley.control.claim_records import ClaimRecords
+from parley.control.claims.named import is_outdated
 from parley.control.claims.podclaims import PodClaim
 from parley.control.holding import Holding, Written
 from parley.control.mirror_status import other_users, status_body
@@ -51,9 +52,9 @@ class Records:
         self._forbidden_devices: set[str] = set()
         """Drivers whose `status.devices` this account may not write."""
 
-    async def write(self, claims: Sequence[PodClaim]) -> None:
-        """Record each claim's holding and its users: those that others use (`Holding.uses`) before these, also
-        claims of other pods. Safe to repeat.
+    async def write(self, claims: Sequence[PodClaim], pod: Pod | None = None) -> None:
+        """Record each claim's holding and its users, of which `pod` is one: those that others use (`Holding.uses`)
+        before these, also claims of other pods. Safe to repeat.
 
         The room that reservation pods hold for new users is handed over first, because the scheduler clears an
         allocation on a node where it finds no room for the pod.
@@ -62,7 +63,7 @@ class Records:
         held = {holding.uid: (claim, holding) for claim, holding in found if holding is not None}
         displaces = self._ledger.displaces_reservation_pods
         for node in {holding.node for _, holding in held.values() if displaces(holding)}:
-            await self._reservation_pods.hand_over(node)
+            await self._reservation_pods.hand_over(node, pod)
         for uid in {uid for _, holding in held.values() for uid in holding.uses} - held.keys():
             await self.claims.write_used(uid)
         while held:
@@ -78,12 +79,21 @@ class Records:
                 other_users(holding, claim.mirror) and not mirrors.is_shareable(claim.mirror)
             ):
                 raise Busy  # the scheduler reserved it for another pod: the cache has yet to show that ours ended
+            if claim.claim is not None and self._is_outdated(claim.claim, claim.mirror, holding):
+                raise Busy  # schedulers would share it although it is exclusive; the mirror is recreated first
             if holding.written is Written.NO:
                 holding.lists_read = self._cluster.lists
             if holding.named:
                 await self.claims.write(holding)
             await self._write_mirror(holding, claim.mirror)
             holding.written = Written.YES
+
+    def _is_outdated(self, claim: ResourceClaim, mirror: BuiltinClaim, holding: Holding) -> bool:
+        """Whether the claim's class was changed between shareable and exclusive while a driver allocated. Bound
+        pods keep the allocation."""
+        pods = map(self._cluster.pod_with_uid, holding.pods.values())
+        bound = any(pod is not None and pod.spec.node_name for pod in pods)
+        return not bound and is_outdated(claim, mirror, self._cluster.class_(holding.class_name), holding)
 
     async def _write_mirror(self, holding: Holding, mirror: BuiltinClaim) -> None:
         now, is_new = rfc3339(self._clock()), mirror.status.allocation is None

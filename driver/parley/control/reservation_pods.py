@@ -86,9 +86,12 @@ class ReservationPods:
             raise failure
         return requeue
 
-    async def hand_over(self, node: str) -> None:
-        """Give up the room for pods that are about to be placed on the node, even if missing reservation pods
-        can't be created: `sync` repeats that. Raises what a client raises if the room can't be given up."""
+    async def hand_over(self, node: str, pod: Pod | None = None) -> None:
+        """Give up the room for the pod and others that are about to be placed on the node, even if missing
+        reservation pods can't be created: `sync` repeats that. Raises what a client raises if the room can't be
+        given up."""
+        if pod is not None:
+            await self._await_first_try(node, pod)
         await self._sync(node)
 
     async def _sync(self, node: str) -> tuple[Requeue | None, Exception | None]:
@@ -100,11 +103,12 @@ class ReservationPods:
         """Reconcile once. Returns when to requeue the node, and the error if missing pods can't be created."""
         if not self._settings.schedulers:
             await self._warn(node, "reservation pods are not enabled (reservationPods.enabled of the chart)")
-        found = self._state.cluster.reservation_pods(node)
-        present = {pod.metadata.name: pod for pod in found if not pod.metadata.deletion_timestamp}
+        present = self._present(node)
         wanted, served = await self._wanted(node, present.values())
-        if untried := await self._find_untried(node, served):
+        if untried := self._untried_of(served):  # their first try is an event that requeues the node
             wanted, served = await self._wanted(node, present.values(), untried)
+        if known := self._never_tried.pop(node, frozenset[str]()) & untried:
+            self._never_tried[node] = known
         requeue, failure = None, None
         try:
             requeue = await self._provide(wanted, present, node)
@@ -114,6 +118,11 @@ class ReservationPods:
         if surplus and not await self._give_up(surplus, node, served):
             requeue = Requeue(REFUSED_SECONDS)
         return requeue, failure
+
+    def _present(self, node: str) -> Mapping[str, Pod]:
+        """The node's reservation pods, by name."""
+        found = self._state.cluster.reservation_pods(node)
+        return {pod.metadata.name: pod for pod in found if not pod.metadata.deletion_timestamp}
 
     async def _are_gated(self) -> bool:
         """Whether reservation pods have a scheduling gate, so that they are not placed. Read once: a
@@ -191,19 +200,18 @@ class ReservationPods:
             if now is not None and not now.status.nominated_node_name:
                 await self._nominate(reference(pod), node)
 
-    async def _find_untried(self, node: str, served: Sequence[Pod]) -> frozenset[str]:
-        """The UIDs of the pods that their schedulers have not tried. Waits for new ones, but not for long, since
-        some are never tried. When one is, its event requeues the node."""
-        known = self._never_tried.pop(node, frozenset())
-        untried = self._untried_of(served)
+    async def _await_first_try(self, node: str, pod: Pod) -> None:
+        """Wait until its scheduler has tried the pod, if it gets room there that reservation pods hold. Not for
+        long, and only once, since some are never tried; and nobody else waits for that."""
+        if not self._is_untried(pod):
+            return
+        _, served = await self._wanted(node, self._present(node).values())
+        own = [one for one in served if one.metadata.uid == pod.metadata.uid]
         for _ in range(FIRST_TRY_CHECKS):
-            if untried <= known:
-                break
+            if self._untried_of(own) <= self._never_tried.get(node, frozenset[str]()):
+                return
             await asyncio.sleep(FIRST_TRY_SECONDS)
-            untried = self._untried_of(served)
-        if untried:
-            self._never_tried[node] = untried
-        return untried
+        self._never_tried[node] = self._never_tried.get(node, frozenset[str]()) | self._untried_of(own)
 
     def _untried_of(self, pods: Iterable[Pod]) -> frozenset[str]:
         return frozenset(pod.metadata.uid for pod in pods if self._is_untried(pod))

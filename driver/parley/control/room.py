@@ -229,6 +229,8 @@ class _PodsOnNode:
         if classes not in self._of_classes:
             self._of_classes[classes] = self._with_classes(classes)
         own = frozenset(_uids(self.users(holding)))
+        if own.isdisjoint(self._of_classes[classes]):
+            return self._of_classes[classes]
         return {uid: pod for uid, pod in self._of_classes[classes].items() if uid not in own}
 
     def _with_classes(self, classes: Collection[str]) -> Mapping[str, Pod]:

@@ -8,7 +8,7 @@ than is reserved; when they end, it is reserved again. The requests of users tha
 these: so users come before further borrowers, and after borrowers that have the reserved room already.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -56,10 +56,13 @@ def unused(reservations: Sequence[Reservation], pods: Mapping[str, Amounts]) -> 
     """
     left = {reservation.uid: dict(reservation.amounts) for reservation in reservations}
     borrowers = frozenset[str]().union(*(reservation.yields_to for reservation in reservations))
-    order = _in_order(reservations)
-    claims = {pod: _sources(order, pod) for pod in pods}
+    order, claims = _in_order(reservations), defaultdict[str, dict[str, None]](dict)
+    own = ((pod, one) for one in order for pod in one.users)
+    for pod, reservation in chain(own, ((pod, one) for one in order for pod in one.yields_to)):
+        claims[pod][reservation.uid] = None
+    names = frozenset(chain.from_iterable(reservation.amounts for reservation in reservations))
     for pod in sorted(pods, key=lambda uid: (uid in borrowers, len(claims[uid]), uid)):
-        _take(left, claims[pod], pods[pod])
+        _take(left, claims[pod], {name: pods[pod][name] for name in names if name in pods[pod]})
     return left
 
 
@@ -106,16 +109,20 @@ def _unawaited(left: Amounts, reservation: Reservation) -> dict[str, int]:
     return {name: max(amount - reservation.awaited.get(name, 0), 0) for name, amount in left.items()}
 
 
-def _take(left: Mapping[str, dict[str, int]], claims: Sequence[str], amounts: Amounts) -> dict[str, int]:
+def _take(left: Mapping[str, dict[str, int]], claims: Iterable[str], amounts: Amounts) -> dict[str, int]:
     """Takes the amounts from what is left of the claims, by UID, one after the other; returns what is lacking."""
     lacking = {name: amount for name, amount in amounts.items() if amount > 0}
     for claim in claims:
+        if not lacking:
+            break
         for name, amount in left[claim].items():  # pods may request hundreds of resources, claims reserve few
-            taken = min(lacking.get(name, 0), amount)
-            if taken > 0:
+            if amount > 0 and name in lacking:
+                taken = min(lacking[name], amount)
                 left[claim][name] -= taken
                 lacking[name] -= taken
-    return {name: amount for name, amount in lacking.items() if amount}
+                if not lacking[name]:
+                    del lacking[name]
+    return lacking
 
 
 @dataclass(frozen=True, slots=True)

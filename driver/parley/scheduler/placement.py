@@ -157,7 +157,7 @@ class Placement:
             self._sessions.allocated(pod)
             self._pods.reporter.allocated(pod, session.selection.node)
         try:
-            await self._records.write(claims)
+            await self._records.write(claims, pod)
         except REFUSALS as error:
             attempt = self._pods.attempt(pod)
             pause = attempt.failures.begin(now())

@@ -68,6 +68,8 @@ class Pods:
         self._lines: WaitingLines[Key] = WaitingLines(flow=lambda key: key[0])
         self._precedence = Precedence()
         self._revisions = Revisions()
+        self._unshortened: dict[Key, None] = {}
+        """Refused pods whose present pause no change of nodes has shortened; some are in another line by now."""
         self._refresh_at: dict[Key, float] = {}
         """When waiting pods are reconciled after a change that does not help them, to refresh their reports."""
         self._last_refresh = -inf
@@ -138,18 +140,20 @@ class Pods:
 
     def _shorten_pauses(self, topic: Topic) -> None:
         """Reconcile refused pods when their shortened pauses are over, not only the first of each line. There may
-        be hundreds, and in a large cluster nodes change all the time."""
-        for line, _, first in self._lines.heads(_REFUSED):
-            for key in self._lines.members(line) if self._lines.is_woken_by(first, [topic]) else ():
-                if (pod := self._cluster.pod(key)) is None:
-                    continue
-                attempt = self.attempt(pod)
-                if attempt.offered:
-                    continue
-                self._reconsider(attempt, topic)
-                if not (left := attempt.refusals.left(now())):
-                    self._precedence.wake(key)
-                self._queue.add_after(key, left)
+        be thousands, and in a large cluster nodes change all the time: these shorten each pause once."""
+        if topic == NODES:
+            keys, self._unshortened = list(filter(self._is_refused, self._unshortened)), {}
+        else:
+            lines = (line for line, _, key in self._lines.heads(_REFUSED) if self._lines.is_woken_by(key, [topic]))
+            keys = list(chain.from_iterable(map(self._lines.members, lines)))
+        found = [(self.attempt(pod), key) for key in keys if (pod := self._cluster.pod(key)) is not None]
+        for attempt, key in sorted(found, key=lambda one: one[0].place):
+            if attempt.offered:
+                continue
+            self._reconsider(attempt, topic)
+            if not (left := attempt.refusals.left(now())):
+                self._precedence.wake(key)
+            self._queue.add_after(key, left)
 
     def _wake(self, keys: Iterable[Key], topic: Topic) -> None:
         for key in keys:
@@ -258,6 +262,8 @@ class Pods:
         place = self._begins_to_wait(pod) if pod is not None else Place(0, next(self._arrivals))
         finders = [*map(_keeping_out, topics)] if isinstance(line, KeptOut) else []
         wakers = [*topics, *finders, *([_REFUSED] if isinstance(line, RefusedEverywhere) else [])]
+        if isinstance(line, RefusedEverywhere):
+            self._unshortened[key] = None
         following = self._lines.wait(key, (line, frozenset(topics)), wakers, place, helps)
         if following is not None:
             self._queue.add(following)

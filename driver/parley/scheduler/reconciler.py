@@ -30,6 +30,9 @@ from parley.scheduler.withdrawal import Withdrawal
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
 
+SATURATED_SECONDS = 5.0
+"""How long a driver may take no more calls before the pods that wait for that say so."""
+
 
 class SchedulingPath(Protocol):
     """One of the ways in which pods get a node: the native path, or the extender path."""
@@ -114,8 +117,9 @@ class Reconciler:
         pod = self._state.cluster.pod(key)
         try:
             return await self._reconcile(key, pod)
-        except Saturated:
+        except Saturated as error:
             self._pods.leave_turn(key)  # its driver may take no calls for a long time
+            await self._report_saturated(key, error)
             return Requeue()
         except (Conflict, Busy):
             return Requeue()  # the cache was behind, or another pod is using the same claim right now
@@ -156,6 +160,15 @@ class Reconciler:
             code, message = reasons.WRITE_REFUSED, f"the API server refused a write: {error.message}"
         await self._pods.reporter.waits(pod, self._pods.attempt(pod), code, message)
 
+    async def _report_saturated(self, key: Key, error: Saturated) -> None:
+        """Tell the pod's user that its driver takes no calls, if it has not for a while."""
+        pod, message = self._state.cluster.pod(key), str(error)
+        if pod is None or is_done(pod):
+            return
+        attempt = self._pods.attempt(pod)
+        if attempt.transient_for(message, now()) >= SATURATED_SECONDS:
+            await self._pods.reporter.waits(pod, attempt, reasons.ALLOCATION_FAILED, message)
+
     async def _reconcile(self, key: Key, pod: Pod | None) -> Requeue | None:
         await self._release_terminal(key, pod)
         if pod is None or is_done(pod):
@@ -192,6 +205,9 @@ class Reconciler:
         if live is None or live.spec.node_name:
             raise Busy
         await self._deallocator.release(user, replaced, ReleaseContext(pod_terminal=False, bound=False))
+        if not self._state.ledger.of_pod(user):
+            self._state.cluster.stop_assuming(user)  # else its own requests may leave it no room on that node
+        self._pods.attempt(pod).complete_since = None
         return True
 
     def _is_replaced(self, holding: Holding) -> bool:

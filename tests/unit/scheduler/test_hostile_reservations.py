@@ -105,6 +105,25 @@ def test_what_others_cost_where_room_yields_does_not_grow_with_the_claims_of_bor
     play(scenario)
 
 
+def test_what_others_cost_where_room_yields_does_not_grow_with_the_borrowers_times_the_claims(play: Play) -> None:
+    """A tenant may have hundreds of claims there that each reserve next to nothing."""
+
+    async def scenario(world: Any) -> None:
+        await begin(world, "a", yields_to=[NIGHT])
+        for number in range(40):
+            await claim(world, f"build-{number}", {"cpu": "1m"}, mode="Immediate")
+        await world.settle()
+        state, other = world.controller._base.state, Requester("default", "other", {"cpu": 8000})
+        looks = [lambda: room_shortage(state, "a", other), lambda: room_to_hold(state, "a", lambda _: True)]
+        assert await borrower(world, "borrower", cpu="1m") == "a"
+        before = [calls(look) for look in looks]
+        for number in range(30):
+            assert await borrower(world, f"borrower-{number}", cpu="1m") == "a"
+        assert all(calls(look) < 2 * first for look, first in zip(looks, before, strict=True))
+
+    play(scenario)
+
+
 async def yielding(world: Any) -> None:
     """The claims `BUILDS` yield their room on the node."""
     await begin(world, "a", yields_to=[NIGHT])

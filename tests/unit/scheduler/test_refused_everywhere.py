@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.effort import calls
 from tests.unit.scheduler.grump import APART, add_grump
 from tests.unit.scheduler.test_left_in_peace import Asked, looks
+
+from parley.control.claims.podclaims import NODES
 
 Play = Callable[[Any], None]
 
@@ -78,5 +81,18 @@ def test_pods_that_end_have_few_of_them_evaluated(play: Play, monkeypatch: pytes
         await world.force_delete("grump-a")
         await asyncio.sleep(60 + 15)
         assert {await world.node_of(f"p{number}") for number in range(PODS)} == {"a"}
+
+    play(scenario)
+
+
+def test_what_pods_that_end_cost_does_not_grow_with_the_pods_that_are_refused(play: Play) -> None:
+    """A tenant may have thousands. A change of nodes shortens the present pause of each, further ones do not."""
+
+    async def scenario(world: Any) -> None:
+        await refused(world, PODS)
+        pods = world.controller._parts.reconciler._pods
+        first = calls(lambda: pods.wake(NODES, ("b",)))
+        assert first > 10 * PODS
+        assert calls(lambda: pods.wake(NODES, ("b",))) < first / 10
 
     play(scenario)

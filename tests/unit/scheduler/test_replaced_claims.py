@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.containers import requesting
 from tests.unit.scheduler.disks import Disks, prepare
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
@@ -85,6 +86,37 @@ def test_a_pod_that_was_not_bound_does_not_keep_what_a_claim_had_that_was_forced
         claim = await world.claim("disk")
         assert await world.node_of("p") == "a"
         assert [holding.uid for holding in world.ledger] == [claim.metadata.uid]
+
+    play(scenario)
+
+
+class SlowReads(Client):
+    """Reads of single pods take some seconds."""
+
+    async def request(self, call: Call) -> bytes:
+        if call.verb == "get" and call.resource.plural == PODS.plural:
+            await asyncio.sleep(3)
+        return await super().request(call)
+
+
+def test_a_pod_that_loses_a_claim_that_was_forced_away_does_not_take_up_the_room_that_it_needs(play: Play) -> None:
+    """Its scheduler has yet to bind it, and the node has room for it once. The time to bind it begins again."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await add_shelf_class(world)
+        behaviour = Behaviour(other=1)
+        world.start_parley(SlowReads(world.server.client()), drivers=[ShelfDriver(behaviour)])
+        await world.add_claim("disk", "shelf")
+        await world.add_pod("p", claims=["disk"], containers=requesting(cpu="5"), schedulerName="nobody")
+        await asyncio.sleep(200)
+        await world.force_away("disk")
+        await world.add_claim("disk", "shelf")
+        await asyncio.sleep(250)
+        claim = await world.claim("disk")
+        assert [holding.uid for holding in world.ledger] == [claim.metadata.uid]
+        assert [user.name for user in claim.status.reserved_for] == ["p"]
+        assert behaviour.calls["allocate"] == 2
 
     play(scenario)
 

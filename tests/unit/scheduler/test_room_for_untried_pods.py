@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.containers import requesting
+from tests.support.containers import requesting, using
 from tests.unit.scheduler.conftest import NAMESPACE, World
 from tests.unit.scheduler.reserving import NIGHT, claim, disks, task
 
-from parley.api.resources import PODS
+from parley.api.resources import CLAIMS, PODS, Resource
 from parley.drivers.workspace import WorkspaceDriver
 from parley.kube.client import Client
 from parley.kube.transport import Call
@@ -100,3 +100,39 @@ def test_one_gets_it_that_is_tried_long_after_it_was_there(play: Play, name: str
         scheduler.cancel()
 
     play(scenario)
+
+
+def test_pods_that_are_never_tried_keep_no_others_waiting(play: Play) -> None:
+    """A tenant creates more of them all the time, or their scheduler is too busy. Each is waited for by itself."""
+
+    async def scenario(world: World) -> None:
+        await disks(world, "a", "b", hold="Nominated", yields_to=[NIGHT])
+        world.start_parley(drivers=[WorkspaceDriver()], reservation_schedulers=(BUSY,))
+        await claim(world, "build", {"cpu": "6"})
+        assert await task(world, "clone", "build") == "a"
+        for number in range(30):
+            await new(world, number)
+        others = [f"other-{number}" for number in range(20)]
+        for name in others:
+            await create(world, CLAIMS, name, {"resourceClassName": NIGHT, "parameters": {"size": "1Mi"}})
+            entries = [{"name": "mine", "resourceClaimName": name}]
+            pod = {"resourceClaims": entries, "containers": using(requesting(cpu="10m"), entries)}
+            await create(world, PODS, name, pod)
+        for number in range(30, 90):
+            await new(world, number)
+        assert all([(await world.client.get(PODS, name, "other")).spec.node_name for name in others])
+
+    play(scenario)
+
+
+async def create(world: World, resource: Resource[Any], name: str, spec: dict[str, Any]) -> None:
+    """An object in another namespace."""
+    kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+    await world.client.create(resource, {**kind, "metadata": {"name": name}, "spec": spec}, "other")
+
+
+async def new(world: World, number: int) -> None:
+    """A pod that uses the room and that no scheduler tries; twenty of them are created in a second."""
+    name, cpu = f"new-{number}", requesting(cpu="10m")
+    await world.add_pod(name, claims=["build"], containers=cpu, schedulerName=BUSY)
+    await asyncio.sleep(0.05)

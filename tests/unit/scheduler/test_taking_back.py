@@ -331,3 +331,25 @@ def test_a_pod_with_all_of_its_claims_that_is_not_bound_says_so(play: Any) -> No
         assert (scheduling.spec.selected_node, scheduling.status.waiting_for) == ("a", "")
 
     play(scenario)
+
+
+@pytest.mark.scheduling_paths("native")  # a scheduler with an extender has the message as the error of its bind
+def test_pods_that_a_hanging_driver_takes_no_calls_for_say_so(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, "ab")
+        behaviour.trouble = slow(1000)
+        behaviour.other = 20
+        for number in range(20):
+            await world.add_pod(f"p{number}", "shelf")
+        await asyncio.sleep(25)
+        said = [note for number in range(20) for _, note in await world.events_on(f"p{number}")]
+        message = "driver shelf.example.com is slow, and takes no more calls until some have ended"
+        assert said == [message] * 8
+        status = (await world.scheduling("p19")).status
+        assert (status.waiting_for, status.message) == ("AllocationFailed", message)
+        behaviour.trouble = slow(0)
+        await world.settle(70)
+        assert all([await world.node_of(f"p{number}") for number in range(20)])
+        assert (await world.scheduling("p19")).status.waiting_for == ""
+
+    play(scenario)

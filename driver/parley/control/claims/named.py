@@ -23,7 +23,7 @@ from parley.control.claims.messages import (
 )
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.demand import demand_of
-from parley.control.holding import Holding, Phase
+from parley.control.holding import Holding, Phase, Written
 from parley.control.limits import counts_when_accepted
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.class_request import of_spec, parameters_too_large
@@ -155,10 +155,11 @@ def being_released(facts: NamedClaim) -> Problem | None:
 
 
 def mirror_outdated(facts: NamedClaim) -> Problem | None:
-    """The class was changed between shareable and exclusive since the mirror was created."""
-    if facts.mirror is None or facts.holding is not None:
+    """The class was changed between shareable and exclusive since the mirror was created. A bound pod keeps what
+    was allocated for it."""
+    if facts.mirror is None or (facts.is_user and facts.node):
         return None
-    if not is_outdated(facts.claim, facts.mirror, facts.class_):
+    if not is_outdated(facts.claim, facts.mirror, facts.class_, facts.holding):
         return None
     return facts.transient(f"the built-in claim {facts.path} is being recreated for its class")
 
@@ -352,15 +353,26 @@ def has_mirror(claim: ResourceClaim, class_: ResourceClass | None) -> bool:
     return not is_deleted and class_ is not None and not parameters_too_large(claim.spec)
 
 
-def is_outdated(claim: ResourceClaim, mirror: BuiltinClaim, class_: ResourceClass | None) -> bool:
-    """Whether an unused claim's mirror is exclusive and its class shareable by now, or the other way round."""
-    if class_ is None or not mirrors(claim, mirror):
+def is_outdated(
+    claim: ResourceClaim, mirror: BuiltinClaim, class_: ResourceClass | None, holding: Holding | None = None
+) -> bool:
+    """Whether the mirror is exclusive and its claim shareable by now, or the other way round. Never if it may show
+    the allocation, nor if a standalone driver allocated for a pod: that driver may never record what the class
+    says."""
+    if class_ is None or not mirrors(claim, mirror) or mirror.status.allocation is not None:
         return False
-    return is_shareable(mirror) != is_shared(claim, class_) and mirror.status.allocation is None
+    if holding is not None and (
+        holding.written is not Written.NO or (holding.standalone and not holding.immediate)
+    ):
+        return False
+    return is_shareable(mirror) != is_shared(claim, class_, holding)
 
 
-def is_shared(claim: ResourceClaim, class_: ResourceClass) -> bool:
-    """Whether several pods may use the claim: as recorded if it is allocated, otherwise as its class says now."""
+def is_shared(claim: ResourceClaim, class_: ResourceClass, holding: Holding | None = None) -> bool:
+    """Whether several pods may use the claim: as held or recorded if it is allocated, otherwise as its class says
+    now."""
+    if holding is not None:
+        return holding.shareable
     allocation = claim.status.allocation
     return allocation.shareable if allocation is not None else class_.shareable
 

@@ -191,13 +191,16 @@ class ClaimReconciler:
         due = not code or self._is_written_next(claim)
         if not due and await self._set_conditions(claim, self._conditions(claim, class_, code, message)):
             return  # the event of that change requeues the claim
+        holding = self._ledger.get(claim.metadata.uid)
         if mirror is None and class_ is not None and has_mirror(claim, class_):
-            await self._create(claim, shareable=is_shared(claim, class_))
+            await self._create(claim, shareable=is_shared(claim, class_, holding))
         elif mirror is not None and mirror.metadata.deletion_timestamp and mirrors(claim, mirror):
-            await self._let_mirror_go(mirror, in_use=self._may_be_used(self._ledger.get(claim.metadata.uid)))
+            await self._let_mirror_go(mirror, in_use=self._may_be_used(holding))
         elif mirror is not None and is_of_predecessor(claim, mirror):
             await self._clean_up_orphan(mirror)
-        elif mirror is not None and is_outdated(claim, mirror, class_) and self._is_unused(claim):
+        elif (
+            mirror is not None and is_outdated(claim, mirror, class_, holding) and self._is_unused(claim, holding)
+        ):
             await self._delete_mirror(mirror)
         elif mirror is not None and mirrors(claim, mirror):
             await self._ensure_finalizers(claim, mirror)
@@ -234,10 +237,10 @@ class ClaimReconciler:
         allocated = claim.status.allocation is not None and not claim.status.reserved_for
         return allocated and self._ledger.expected_for(meta.namespace, meta.name) is not None
 
-    def _is_unused(self, claim: ResourceClaim) -> bool:
-        meta = claim.metadata
-        expected = self._ledger.expected_for(meta.namespace, meta.name)
-        return self._ledger.get(meta.uid) is None and expected is None and claim.status.allocation is None
+    def _is_unused(self, claim: ResourceClaim, holding: Holding | None) -> bool:
+        """Whether no pod uses the claim, allocated or not, or is about to."""
+        unused = not holding.pods and holding.joinable if holding is not None else claim.status.allocation is None
+        return unused and self._ledger.expected_for(claim.metadata.namespace, claim.metadata.name) is None
 
     def _conditions(
         self, claim: ResourceClaim, class_: ResourceClass | None, code: str, message: str
