@@ -25,13 +25,13 @@ from parley.control.objects.pod import is_done, path_of, priority, reference
 from parley.control.state import State
 from parley.kube.client import (
     REFUSALS,
-    ApiError,
     Client,
     Forbidden,
     NotFound,
     ServerError,
     TooManyRequests,
 )
+from parley.kube.errors import is_right_lacking
 from parley.negotiation.requests import requested
 from parley.negotiation.reservations import with_reserved
 from parley.negotiation.waiting import Topic
@@ -369,7 +369,7 @@ class ClaimPreemption:
         except NotFound:
             return False
         except (*REFUSALS, TooManyRequests, ServerError) as error:
-            if _is_right_lacking(error) or (tested and isinstance(error, ServerError)):
+            if is_right_lacking(error) or (tested and isinstance(error, ServerError)):
                 raise
             raise _EvictionRefused(victim, error.message) from None
         return True
@@ -381,9 +381,3 @@ class ClaimPreemption:
         problem = Problem(reasons.PREEMPTING, message, topics)
         until = self._pods.attempt(pod).kept[plan.node]
         return Wait((reasons.PREEMPTING, pod.metadata.uid), problem.topics, problem, after=max(until - now(), 0.0))
-
-
-def _is_right_lacking(error: ApiError) -> bool:
-    """Whether the API server's authorizer refused. Admission also answers 403, but that concerns the one pod, or
-    its namespace, which may be terminating."""
-    return isinstance(error, Forbidden) and "cannot create resource" in error.message
