@@ -101,7 +101,7 @@ class Binder:
         if why := self._missing(node):
             return why
         self._under_way[user] = node
-        self._assumed.narrow(user.uid, node)
+        self._assumed.narrow(user, node)
         try:
             await self._bind(user, node, now() + BIND_SECONDS)
         except BindRefused as error:
@@ -112,7 +112,7 @@ class Binder:
             return f"not bound to node {node}: the API server: {error}: {_AGAIN}"
         finally:
             del self._under_way[user]
-            self._assumed.drop(user.uid)
+            self._assumed.drop(user)
             self._pods.requeue((user.namespace, user.name))
             self._pods.forget_if_gone(user)
         return ""
@@ -134,7 +134,7 @@ class Binder:
             if isinstance(error, NotBound):
                 raise BindRefused(str(error)) from None
             raise
-        self._posting.forget(user.uid)
+        self._posting.forget(user)
         self._pods.leave_line((user.namespace, user.name))
         if (current := self._cluster.pod((user.namespace, user.name))) is not None and not is_done(current):
             self._cluster.usage.assume(current, node)
@@ -218,7 +218,7 @@ class Binder:
 
     async def _allocate(self, key: Key, pod: Pod, claims: Sequence[PodClaim], node: str) -> str:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
-        self._assumed.uncount(pod.metadata.uid)
+        self._assumed.uncount(reference(pod))
         demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
         if isinstance(demand, Blocked):
             raise BindRefused(demand.problem.message)
@@ -232,7 +232,7 @@ class Binder:
         if isinstance(result, NotAllocated):
             self._pods.attempt(pod).pause_if_failed_everywhere(now())
             raise BindRefused(f"{nothing_allocated(node)}: {_AGAIN}")
-        self._assumed.drop(pod.metadata.uid)
+        self._assumed.drop(reference(pod))
         return self._recorded(pod, claims)
 
     def _recorded(self, pod: Pod, claims: Sequence[PodClaim]) -> str:

@@ -151,6 +151,11 @@ def passed(names: Sequence[str], refused: Iterable[str], why: str) -> bytes:
     return orjson.dumps({"NodeNames": names, "FailedNodes": {}, "FailedAndUnresolvableNodes": failed, "Error": ""})
 
 
+def failed(error: str) -> bytes:
+    """The response to filter if the call can't be answered: the scheduler reports it and tries the pod again."""
+    return orjson.dumps({"NodeNames": [], "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": error})
+
+
 def scores(by_node: Mapping[str, int]) -> bytes:
     """The response to prioritize: scores from 0 (worst) to 10."""
     return orjson.dumps([{"Host": node, "Score": score} for node, score in by_node.items()])
