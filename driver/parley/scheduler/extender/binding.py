@@ -114,7 +114,8 @@ class Binder:
             del self._under_way[user]
             self._assumed.drop(user)
             self._pods.requeue((user.namespace, user.name))
-            self._pods.forget_if_gone(user)
+            if self._pods.forget_if_gone(user):
+                self._posting.forget(user)
         return ""
 
     async def _bind(self, user: PodReference, node: str, until: float) -> None:

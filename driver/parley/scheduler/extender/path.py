@@ -369,7 +369,8 @@ class ExtenderPath:
     @property
     def entries(self) -> int:
         """The number of entries about pods in memory."""
-        return len(self._pods) + len(self._rejections) + len(self._assumed) + len(self._unknown)
+        answered = len(self._rejections) + len(self._assumed) + len(self._unknown)
+        return answered + len(self._pods) + len(self._posting)
 
     def _forget_unknown(self, pod: PodReference) -> None:
         self._pods.forget_unknown(pod)

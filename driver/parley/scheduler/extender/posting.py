@@ -40,6 +40,9 @@ class Posting:
         self._nominated: set[PodReference] = set()
         self._touches = 0
 
+    def __len__(self) -> int:
+        return len(self._doubtful | self._settled | self._nominated)
+
     def check_lease(self) -> None:
         """Raise LeaseLost if this process may not lead any more."""
         self._client.check_lease()
