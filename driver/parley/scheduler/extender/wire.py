@@ -11,7 +11,10 @@ import orjson
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
+from parley.negotiation.requests import requested
 from parley.sdk import PodReference
+
+_NOT_SENT = "not what kube-scheduler sends"
 
 
 class BadCall(Exception):
@@ -76,7 +79,7 @@ class Proposed(_Pascal, frozen=True):
 
     def pod(self) -> Pod:
         """The pod as the caller has it. What the cache has of a pod counts for more."""
-        return PODS.decode(bytes(self.pod_as_sent))
+        return _pod(self.pod_as_sent)
 
     def nodes(self) -> Sequence[str]:
         """The names of the nodes."""
@@ -130,14 +133,23 @@ def preemption(body: bytes) -> tuple[Pod, Mapping[str, msgspec.Raw]]:
     asked = _decoded(_PREEMPTION, body)
     if asked.node_name_to_meta_victims is None:
         raise BadCall("NodeNameToMetaVictims is missing: set nodeCacheCapable: true for this extender")
-    return PODS.decode(bytes(asked.pod)), asked.node_name_to_meta_victims
+    return _pod(asked.pod), asked.node_name_to_meta_victims
+
+
+def _pod(sent: msgspec.Raw) -> Pod:
+    try:
+        pod = PODS.decode(bytes(sent))
+        requested(pod)  # raises ValueError for what is no quantity
+    except ValueError as error:
+        raise BadCall(f"Pod: {_NOT_SENT}: {error}") from None
+    return pod
 
 
 def _decoded(decoder: msgspec.json.Decoder[Any], body: bytes | msgspec.Raw) -> Any:
     try:
         return decoder.decode(body)
-    except msgspec.DecodeError as error:
-        raise BadCall(f"not what kube-scheduler sends: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadCall(f"{_NOT_SENT}: {error}") from None
 
 
 def all_pass(names: msgspec.Raw) -> bytes:
