@@ -7,6 +7,7 @@ all that it allocated is released once it is certain that the pod is not bound.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 import structlog
 
@@ -43,6 +44,10 @@ BIND_SECONDS = 45.0
 MOST_BINDS = SCHEDULER.most * 3 // 4
 """The binds that may be under way at once. Each occupies one of the scheduler's connections: a slow driver that
 keeps binds waiting must not take all of them from the scheduler's other calls."""
+
+UNSEEN_SECONDS = 5.0
+"""How long a bind waits for Parley's watch to show the pod before the API server is asked if it exists: one of
+a pod that is gone must not occupy a connection for the whole time."""
 
 _POLL_SECONDS = 0.5
 """How often a waiting bind checks for changes that cause no event of its pod."""
@@ -163,6 +168,7 @@ class Binder:
         """The pod and its claims, once all of these are allocated on the node and recorded for it."""
         key = (user.namespace, user.name)
         waits = "Parley's watch of pods has not shown the pod yet"
+        read_at = now() + UNSEEN_SECONDS
         while now() < until:
             pod = self._cluster.pod_with_uid(user)
             if pod is not None:
@@ -181,6 +187,9 @@ class Binder:
                     raise BindRefused(why)
                 if not waits and (named := self._named(key, user, claims)) is not None:
                     return named, claims
+            elif now() >= read_at:
+                await self._posting.check_exists(user)
+                read_at = inf
             await self._notifications.wait(key, min(until, now() + _POLL_SECONDS))
         raise BindRefused(_too_late(node, waits))
 

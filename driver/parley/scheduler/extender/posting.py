@@ -10,6 +10,7 @@ from math import inf
 from parley.api.builtin import Pod
 from parley.api.names import GROUP
 from parley.api.resources import PODS
+from parley.control.live import live_pod
 from parley.control.objects.pod import is_terminal, reference
 from parley.kube.client import Client, Conflict, Invalid, NotFound, OutcomeUnknown
 from parley.kube.clock import Clock, rfc3339_micro
@@ -102,6 +103,11 @@ class Posting:
         if live.metadata.uid != pod.metadata.uid:
             raise NotBound("the pod is gone, and another pod has its name")
         return live
+
+    async def check_exists(self, pod: PodReference) -> None:
+        """Raise NotBound if the pod is gone. Raises what a client raises."""
+        if await live_pod(self._client, pod) is None:
+            raise NotBound("the pod is gone")
 
     async def void_bindings(self, pod: PodReference, *, doubtful: bool = False) -> None:
         """Make sure that no binding posted earlier can still land.

@@ -4,7 +4,7 @@ Source of the schemas: k8s.io/kube-scheduler/extender/v1 of Kubernetes 1.37, `no
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import orjson
@@ -94,11 +94,15 @@ class Proposed(_Pascal, frozen=True):
         return preferring.has_preferences
 
 
+_Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?\Z", max_length=253)]
+"""A name that an object may have: the API server is asked about it."""
+
+
 class Bind(_Pascal, frozen=True):
     """The request to bind a pod to a node."""
 
-    pod_name: str
-    pod_namespace: str
+    pod_name: _Name
+    pod_namespace: _Name
     pod_uid: str = msgspec.field(name="PodUID")
     node: str
 

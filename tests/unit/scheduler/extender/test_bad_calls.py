@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from parley.scheduler.extender import wire
 from parley.scheduler.extender.wire import BadCall
 
 if TYPE_CHECKING:
@@ -55,3 +56,13 @@ def test_a_pod_that_no_api_server_has_is_refused(play: Any, verb: str, sent: byt
         assert world.controller.extender.entries == 0
 
     play(scenario)
+
+
+@pytest.mark.parametrize("field", ["PodName", "PodNamespace"])
+@pytest.mark.parametrize("name", ["", "..", "p/../q", "p?watch=1", "p\n", "P", "-p", "p" * 254])
+def test_a_bind_of_a_pod_that_can_have_no_such_name_is_refused(field: str, name: str) -> None:
+    """The API server is not asked about it: it would be asked for something else."""
+    asked = {"PodName": "p", "PodNamespace": "default", "PodUID": "u", "Node": "a"}
+    assert wire.bind(orjson.dumps(asked)).pod_name == "p"
+    with pytest.raises(BadCall):
+        wire.bind(orjson.dumps({**asked, field: name}))

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.faults import FaultClient
 from tests.unit.scheduler.extender.bindings import KilledError, begin
+from tests.unit.scheduler.held_watch import HeldWatch
 from tests.unit.scheduler.shelf import ShelfDriver
 
 from parley.api.resources import PODS
 from parley.kube.client import Call, Client, OutcomeUnknown
 from parley.scheduler.attempts import PATIENCE
+from parley.scheduler.extender.binding import MOST_BINDS, UNSEEN_SECONDS
 from parley.simulate.extender_calls import ExtenderUnavailable
 
 if TYPE_CHECKING:
@@ -82,5 +84,37 @@ def test_nothing_is_remembered_of_a_pod_that_goes_while_it_is_relieved_of_what_i
         assert world.controller is not None
         assert world.controller.extender is not None
         assert world.controller.extender.entries == 0
+
+    play(scenario)
+
+
+def test_binds_of_pods_that_are_gone_do_not_keep_others_waiting(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, 1)
+        await world.settle(2)
+        gone = {"PodNamespace": "default", "PodUID": "gone", "Node": "n0"}
+        binds = [asyncio.create_task(world.ask("bind", {**gone, "PodName": f"p{i}"})) for i in range(MOST_BINDS)]
+        await asyncio.sleep(1)
+        await world.add_pod("p", "shelf")
+        await asyncio.sleep(UNSEEN_SECONDS + 5)
+        assert {task.done() and task.result()["Error"] for task in binds} == {"the pod is gone"}
+        assert await world.node_of("p") == "n0"
+
+    play(scenario)
+
+
+def test_a_bind_waits_for_a_pod_that_the_watch_shows_late(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        client = HeldWatch(world.server.client(), PODS)
+        await begin(world, 1, client)
+        await world.settle(2)
+        client.open.clear()
+        await world.add_pod("p", "shelf")
+        await asyncio.sleep(UNSEEN_SECONDS + 10)
+        assert await world.node_of("p") == ""
+        client.open.set()
+        await asyncio.sleep(1)
+        assert world.calls.failed_binds == []
+        assert await world.node_of("p") == "n0"
 
     play(scenario)
