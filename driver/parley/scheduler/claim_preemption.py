@@ -166,8 +166,8 @@ class ClaimPreemption:
         """A claim of the pod whose users have all ended: it may soon be allocated anywhere. "" for none."""
         cluster = self._state.cluster
         for holding in (claim.holding for claim in claims if claim.holding is not None):
-            users = [(cluster.pod((user.namespace, user.name)), user.uid) for user in holding.pods.values()]
-            if users and all(pod is None or pod.metadata.uid != uid or is_done(pod) for pod, uid in users):
+            users = [cluster.pod_with_uid(user) for user in holding.pods.values()]
+            if users and all(pod is None or is_done(pod) for pod in users):
                 return holding.path
         return ""
 
@@ -344,8 +344,8 @@ class ClaimPreemption:
 
     def _check_still_waiting(self, pod: Pod) -> None:
         """End the nomination and raise Busy if the pod is done, gone or bound: no more pods are to be evicted."""
-        known = self._state.cluster.pod((pod.metadata.namespace, pod.metadata.name))
-        if known is None or known.metadata.uid != pod.metadata.uid or is_done(known) or known.spec.node_name:
+        known = self._state.cluster.pod_with_uid(reference(pod))
+        if known is None or is_done(known) or known.spec.node_name:
             self._nominations.end(pod.metadata.uid)
             raise Busy
         if self._pods.attempt(pod).extender.passed:

@@ -185,7 +185,7 @@ class Binder:
                     waits = "one of its claims is changing"
                 if why := self._missing(node):
                     raise BindRefused(why)
-                if not waits and (named := self._named(key, user, claims)) is not None:
+                if not waits and (named := self._named(user, claims)) is not None:
                     return named, claims
             elif now() >= read_at:
                 await self._posting.check_exists(user)
@@ -193,11 +193,11 @@ class Binder:
             await self._notifications.wait(key, min(until, now() + _POLL_SECONDS))
         raise BindRefused(_too_late(node, waits))
 
-    def _named(self, key: Key, user: PodReference, claims: Sequence[PodClaim]) -> Pod | None:
+    def _named(self, user: PodReference, claims: Sequence[PodClaim]) -> Pod | None:
         """The pod, once its status names all of its claims, and none that was recreated since: the kubelet reads
         the status, and its change would make a binding of the version before fail."""
-        pod = self._cluster.pod(key)
-        if pod is None or pod.metadata.uid != user.uid:
+        pod = self._cluster.pod_with_uid(user)
+        if pod is None:
             return None
         known = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         own = {claim.entry: claim.name for claim in claims}
