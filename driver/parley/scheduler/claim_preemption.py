@@ -25,13 +25,13 @@ from parley.control.objects.pod import is_done, path_of, priority, reference
 from parley.control.state import State
 from parley.kube.client import (
     REFUSALS,
-    ApiError,
     Client,
     Forbidden,
     NotFound,
     ServerError,
     TooManyRequests,
 )
+from parley.kube.errors import is_right_lacking
 from parley.negotiation.requests import requested
 from parley.negotiation.reservations import with_reserved
 from parley.negotiation.waiting import Topic
@@ -166,8 +166,8 @@ class ClaimPreemption:
         """A claim of the pod whose users have all ended: it may soon be allocated anywhere. "" for none."""
         cluster = self._state.cluster
         for holding in (claim.holding for claim in claims if claim.holding is not None):
-            users = [(cluster.pod((user.namespace, user.name)), user.uid) for user in holding.pods.values()]
-            if users and all(pod is None or pod.metadata.uid != uid or is_done(pod) for pod, uid in users):
+            users = [cluster.pod_with_uid(user) for user in holding.pods.values()]
+            if users and all(pod is None or is_done(pod) for pod in users):
                 return holding.path
         return ""
 
@@ -344,8 +344,8 @@ class ClaimPreemption:
 
     def _check_still_waiting(self, pod: Pod) -> None:
         """End the nomination and raise Busy if the pod is done, gone or bound: no more pods are to be evicted."""
-        known = self._state.cluster.pod((pod.metadata.namespace, pod.metadata.name))
-        if known is None or known.metadata.uid != pod.metadata.uid or is_done(known) or known.spec.node_name:
+        known = self._state.cluster.pod_with_uid(reference(pod))
+        if known is None or is_done(known) or known.spec.node_name:
             self._nominations.end(pod.metadata.uid)
             raise Busy
         if self._pods.attempt(pod).extender.passed:
@@ -369,7 +369,7 @@ class ClaimPreemption:
         except NotFound:
             return False
         except (*REFUSALS, TooManyRequests, ServerError) as error:
-            if _is_right_lacking(error) or (tested and isinstance(error, ServerError)):
+            if is_right_lacking(error) or (tested and isinstance(error, ServerError)):
                 raise
             raise _EvictionRefused(victim, error.message) from None
         return True
@@ -381,9 +381,3 @@ class ClaimPreemption:
         problem = Problem(reasons.PREEMPTING, message, topics)
         until = self._pods.attempt(pod).kept[plan.node]
         return Wait((reasons.PREEMPTING, pod.metadata.uid), problem.topics, problem, after=max(until - now(), 0.0))
-
-
-def _is_right_lacking(error: ApiError) -> bool:
-    """Whether the API server's authorizer refused. Admission also answers 403, but that concerns the one pod, or
-    its namespace, which may be terminating."""
-    return isinstance(error, Forbidden) and "cannot create resource" in error.message

@@ -102,11 +102,13 @@ class Pods:
         self.leave_line((pod.namespace, pod.name))
         self.reporter.gone(pod)
 
-    def forget_if_gone(self, pod: PodReference) -> None:
-        """Forget the pod if it was deleted while it was being reconciled."""
-        if not self._cluster.has_pod(pod):
-            self._attempts.pop(pod, None)
-            self.reporter.gone(pod)
+    def forget_if_gone(self, pod: PodReference) -> bool:
+        """Forget the pod if it was deleted while it was being reconciled. Returns whether it was."""
+        if self._cluster.has_pod(pod):
+            return False
+        self._attempts.pop(pod, None)
+        self.reporter.gone(pod)
+        return True
 
     def forget_unknown(self, pod: PodReference) -> None:
         """Forget a pod that the cache has never shown. Another pod may have its name."""

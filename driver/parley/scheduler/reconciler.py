@@ -66,7 +66,8 @@ class SchedulingPath(Protocol):
         ...
 
     def pod_gone(self, pod: PodReference) -> None:
-        """Event handler: the pod's object is gone. Forget it."""
+        """The pod's object is gone: forget it. Called by the event handler, and after a reconciliation that was
+        under way then."""
         ...
 
 
@@ -136,8 +137,14 @@ class Reconciler:
         finally:
             self._pods.reconcile_finished()
             if pod is not None:
-                self._pods.forget_if_gone(reference(pod))
+                self._forget_if_gone(reference(pod))
                 self._limit_nomination(key, pod)
+
+    def _forget_if_gone(self, pod: PodReference) -> None:
+        """Forget what was noted about the pod after its deletion, by the reconciliation that was under way."""
+        if self._pods.forget_if_gone(pod):
+            for path in self._paths:
+                path.pod_gone(pod)
 
     def _limit_nomination(self, key: Key, pod: Pod) -> None:
         """End the pod's nomination when its time is over, whatever keeps the pod from being bound."""

@@ -56,6 +56,11 @@ def _allocated(claim: ResourceClaim, status: Status, why: ConditionUpdate | None
         return ConditionUpdate(reasons.ALLOCATED, True, reasons.ALLOCATED, _whereabouts(allocation))
     if why is not None and not why.holds:
         return why
+    return to_be_allocated(claim)
+
+
+def to_be_allocated(claim: ResourceClaim) -> ConditionUpdate:
+    """The condition `Allocated` of a claim for which nothing was tried yet."""
     if claim.spec.allocation_mode == "Immediate":
         message = "to be allocated at once, on any suitable node"
         return ConditionUpdate(reasons.ALLOCATED, False, reasons.CLAIM_PENDING, message)

@@ -109,7 +109,9 @@ class ObservedServer(MemoryServer):
         self._check_fence(resource)
         if subresource == "eviction" and self.forbids_evictions:
             raise Forbidden(
-                403, "Forbidden", f'pods "{name}" is forbidden: cannot create resource "pods/eviction"'
+                403,
+                "Forbidden",
+                f'pods "{name}" is forbidden: User "parley" cannot create resource "pods/eviction"',
             )
         return super().post(resource, name, subresource, *args, **kwargs)
 

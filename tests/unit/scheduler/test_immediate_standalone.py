@@ -116,7 +116,7 @@ def test_nothing_speaks_of_the_limit_once_there_is_room(play: Any) -> None:
         assert {reason for reason, _ in why_not(await world.claim("second"))} == {"LimitReached"}
         await world.client.delete(CLAIMS, "first", "default")
         await world.settle()
-        pending = ("ClaimPending", "within the limits of its class: to be allocated by its driver")
+        pending = ("ClaimPending", "to be allocated at once, on any suitable node")
         assert why_not(await world.claim("second")) == {pending}
 
     play(scenario)

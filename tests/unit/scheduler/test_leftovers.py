@@ -312,6 +312,9 @@ def test_a_node_that_was_deleted_has_a_day_to_come_back(play: Play) -> None:
         assert len(await releases(world)) == 1
         await asyncio.sleep(FORGET_AFTER_SECONDS)
         assert await releases(world) == []
+        assert world.controller is not None
+        leftovers = world.controller._parts.reconciler._deallocator.releases._leftovers
+        assert leftovers._lost == {}, "names of nodes that come and go would fill the memory"
 
     play(scenario)
 

@@ -28,20 +28,11 @@ from parley.api.resources import (
     VOLUMES,
 )
 from parley.api.volumes import PersistentVolume, PersistentVolumeClaim
-from parley.control.caches import kept
+from parley.control.caches import indexes, kept
 from parley.control.caches.awaited import AwaitedAmounts
 from parley.control.caches.delegated import Delegated
 from parley.control.caches.entries import names_more
 from parley.control.caches.generated_claims import GeneratedClaims
-from parley.control.caches.indexes import (
-    awaiting_node,
-    claiming_on,
-    indexed_claims,
-    naming_more,
-    owning_pods,
-    parameters_of_claim,
-    parameters_of_class,
-)
 from parley.control.caches.informers import ControllerInformers, OnUndecodable
 from parley.control.caches.listener import Listener
 from parley.control.caches.own_writes import OwnWrites, Version
@@ -120,15 +111,16 @@ class ClusterCache:
         )
 
     def _add_indexes(self) -> None:
-        self._claims.index("pod", owning_pods)
-        self._claims.index("parameters", parameters_of_claim)
-        self._classes.index("parameters", parameters_of_class)
+        self._claims.index("pod", indexes.owning_pods)
+        self._claims.index("parameters", indexes.parameters_of_claim)
+        self._classes.index("parameters", indexes.parameters_of_class)
         self._releases.index("holding", lambda release: [release.spec.holding_uid])
         self._releases.index("node", lambda release: [release.spec.node_name])
-        self._pods.index("claim", indexed_claims)
-        self._pods.index("awaited claim", awaiting_node)
-        self._pods.index("more claims", naming_more)
-        self._pods.index("node", claiming_on)
+        self._pods.index("claim", indexes.indexed_claims)
+        self._pods.index("awaited claim", indexes.awaiting_node)
+        self._pods.index("more claims", indexes.naming_more)
+        self._pods.index("node", indexes.claiming_on)
+        self._pods.index("unbound", indexes.unbound_uid)
         self._pods.index("volume claim", volume_claims)
         self._pods.index("reservation", lambda pod: filter(None, [self.reserved_on(pod)]))
 
@@ -175,6 +167,10 @@ class ClusterCache:
     def has_pod(self, pod: PodReference) -> bool:
         """Whether the cache has the pod of that name and UID."""
         return self.pod_with_uid(pod) is not None
+
+    def has_unbound_pod(self, uid: str) -> bool:
+        """Whether the cache has a pod with that UID, of any name, that has no node yet."""
+        return bool(self._pods.indexed("unbound", uid))
 
     def pods(self) -> Iterable[Pod]:
         return self._pods.values()

@@ -34,6 +34,11 @@ def awaiting_node(pod: Pod) -> Iterable[Key]:
     return [] if spec.node_name or spec.scheduling_gates or is_done(pod) else indexed_claims(pod)
 
 
+def unbound_uid(pod: Pod) -> Iterable[str]:
+    """The UID of a pod that has no node yet."""
+    return [] if pod.spec.node_name else [pod.metadata.uid]
+
+
 def claiming_on(pod: Pod) -> Iterable[Key]:
     """The node of a pod that has claims, is bound and has not ended, as a key without a namespace."""
     uses = pod.spec.resource_claims and pod.spec.node_name and not is_terminal(pod)

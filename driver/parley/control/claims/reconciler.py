@@ -38,6 +38,7 @@ from parley.control.claims.named import (
 )
 from parley.control.claims.podclaims import Problem
 from parley.control.claims.stranding import Stranding
+from parley.control.claims.verdict import verdict_conditions
 from parley.control.holding import Holding
 from parley.control.immediate import ImmediateClaims
 from parley.control.objects.mirror import claim_mirror, is_mirror, owner_pod
@@ -51,14 +52,11 @@ from parley.kube.backoff import Backoff, Pauses
 from parley.kube.cache import Key
 from parley.kube.client import REFUSALS, AlreadyExists, Client, Conflict, NotFound
 from parley.kube.queue import Requeue
-from parley.sdk.immediate import is_pending
 from parley.sdk.recorded import driver_of_record
 
 UNUSED_PAUSES = Backoff(first=0.2, longest=60.0)
 """Pauses before an unused allocation of a standalone driver is released, if the last one was unused as well: its
 driver may allocate the claim again each time."""
-
-_LIMITED = (reasons.ALLOCATED, reasons.LIMIT_REACHED)
 
 
 class ClaimReconciler:
@@ -188,8 +186,10 @@ class ClaimReconciler:
         problem = first_problem(ACCEPTED, NamedClaim(self._state, claim, mirror, class_))
         self._immediate.note_verdict(claim, class_, problem)
         code, message = self._verdict(class_, problem)
+        standalone = class_ is not None and class_.driver_name not in self._drivers
+        verdict = verdict_conditions(claim, code, message, standalone=standalone)
         due = not code or self._is_written_next(claim)
-        if not due and await self._set_conditions(claim, self._conditions(claim, class_, code, message)):
+        if not due and await self._set_conditions(claim, verdict):
             return  # the event of that change requeues the claim
         holding = self._ledger.get(claim.metadata.uid)
         if mirror is None and class_ is not None and has_mirror(claim, class_):
@@ -202,6 +202,7 @@ class ClaimReconciler:
             mirror is not None and is_outdated(claim, mirror, class_, holding) and self._is_unused(claim, holding)
         ):
             await self._delete_mirror(mirror)
+            return  # its deletion requeues the claim: an allocation is shareable, or not, as its mirror is
         elif mirror is not None and mirrors(claim, mirror):
             await self._ensure_finalizers(claim, mirror)
         if claim.spec.allocation_mode == "Immediate" and code != reasons.LIMIT_REACHED:
@@ -241,22 +242,6 @@ class ClaimReconciler:
         """Whether no pod uses the claim, allocated or not, or is about to."""
         unused = not holding.pods and holding.joinable if holding is not None else claim.status.allocation is None
         return unused and self._ledger.expected_for(claim.metadata.namespace, claim.metadata.name) is None
-
-    def _conditions(
-        self, claim: ResourceClaim, class_: ResourceClass | None, code: str, message: str
-    ) -> list[ConditionUpdate]:
-        """The claim's conditions, by reason and message of the verdict."""
-        accepted = ConditionUpdate(reasons.ACCEPTED, code == reasons.ACCEPTED, code, message)
-        ours = class_ is not None and class_.driver_name in self._drivers
-        if not is_pending(claim):
-            return [accepted]
-        if not accepted.holds and (ours or code == reasons.LIMIT_REACHED):
-            return [accepted, ConditionUpdate(reasons.ALLOCATED, False, code, message)]
-        limited = any((c.type, c.reason) == _LIMITED for c in claim.status.conditions)
-        if accepted.holds and limited and not ours:
-            waits = "within the limits of its class: to be allocated by its driver"
-            return [accepted, ConditionUpdate(reasons.ALLOCATED, False, reasons.CLAIM_PENDING, waits)]
-        return [accepted]
 
     def _verdict(self, class_: ResourceClass | None, problem: Problem | None) -> tuple[str, str]:
         """Reason and message of the condition `Accepted`; "" while the claim's parameters are being read."""

@@ -72,6 +72,8 @@ class LostNodesData:
         retracted = self._retracted.get(release.metadata.name)
         if retracted is not None and retracted.metadata.uid == release.metadata.uid:
             del self._retracted[release.metadata.name]
+        if not any(of_lost_nodes(self._cluster.releases_on(release.spec.node_name))):
+            self._lost.pop(release.spec.node_name, None)
 
     def holding_ended(self, uid: str) -> None:
         """Requeue the holding's ClaimReleases for lost nodes, now that it has ended: the data may be removed."""

@@ -7,6 +7,7 @@ all that it allocated is released once it is certain that the pod is not bound.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 import structlog
 
@@ -43,6 +44,10 @@ BIND_SECONDS = 45.0
 MOST_BINDS = SCHEDULER.most * 3 // 4
 """The binds that may be under way at once. Each occupies one of the scheduler's connections: a slow driver that
 keeps binds waiting must not take all of them from the scheduler's other calls."""
+
+UNSEEN_SECONDS = 5.0
+"""How long a bind waits for Parley's watch to show the pod before the API server is asked if it exists: one of
+a pod that is gone must not occupy a connection for the whole time."""
 
 _POLL_SECONDS = 0.5
 """How often a waiting bind checks for changes that cause no event of its pod."""
@@ -101,7 +106,7 @@ class Binder:
         if why := self._missing(node):
             return why
         self._under_way[user] = node
-        self._assumed.narrow(user.uid, node)
+        self._assumed.narrow(user, node)
         try:
             await self._bind(user, node, now() + BIND_SECONDS)
         except BindRefused as error:
@@ -112,9 +117,10 @@ class Binder:
             return f"not bound to node {node}: the API server: {error}: {_AGAIN}"
         finally:
             del self._under_way[user]
-            self._assumed.drop(user.uid)
+            self._assumed.drop(user)
             self._pods.requeue((user.namespace, user.name))
-            self._pods.forget_if_gone(user)
+            if self._pods.forget_if_gone(user):
+                self._posting.forget(user)
         return ""
 
     async def _bind(self, user: PodReference, node: str, until: float) -> None:
@@ -134,7 +140,7 @@ class Binder:
             if isinstance(error, NotBound):
                 raise BindRefused(str(error)) from None
             raise
-        self._posting.forget(user.uid)
+        self._posting.forget(user)
         self._pods.leave_line((user.namespace, user.name))
         if (current := self._cluster.pod((user.namespace, user.name))) is not None and not is_done(current):
             self._cluster.usage.assume(current, node)
@@ -162,6 +168,7 @@ class Binder:
         """The pod and its claims, once all of these are allocated on the node and recorded for it."""
         key = (user.namespace, user.name)
         waits = "Parley's watch of pods has not shown the pod yet"
+        read_at = now() + UNSEEN_SECONDS
         while now() < until:
             pod = self._cluster.pod_with_uid(user)
             if pod is not None:
@@ -178,16 +185,19 @@ class Binder:
                     waits = "one of its claims is changing"
                 if why := self._missing(node):
                     raise BindRefused(why)
-                if not waits and (named := self._named(key, user, claims)) is not None:
+                if not waits and (named := self._named(user, claims)) is not None:
                     return named, claims
+            elif now() >= read_at:
+                await self._posting.check_exists(user)
+                read_at = inf
             await self._notifications.wait(key, min(until, now() + _POLL_SECONDS))
         raise BindRefused(_too_late(node, waits))
 
-    def _named(self, key: Key, user: PodReference, claims: Sequence[PodClaim]) -> Pod | None:
+    def _named(self, user: PodReference, claims: Sequence[PodClaim]) -> Pod | None:
         """The pod, once its status names all of its claims, and none that was recreated since: the kubelet reads
         the status, and its change would make a binding of the version before fail."""
-        pod = self._cluster.pod(key)
-        if pod is None or pod.metadata.uid != user.uid:
+        pod = self._cluster.pod_with_uid(user)
+        if pod is None:
             return None
         known = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         own = {claim.entry: claim.name for claim in claims}
@@ -218,7 +228,7 @@ class Binder:
 
     async def _allocate(self, key: Key, pod: Pod, claims: Sequence[PodClaim], node: str) -> str:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
-        self._assumed.uncount(pod.metadata.uid)
+        self._assumed.uncount(reference(pod))
         demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
         if isinstance(demand, Blocked):
             raise BindRefused(demand.problem.message)
@@ -232,7 +242,7 @@ class Binder:
         if isinstance(result, NotAllocated):
             self._pods.attempt(pod).pause_if_failed_everywhere(now())
             raise BindRefused(f"{nothing_allocated(node)}: {_AGAIN}")
-        self._assumed.drop(pod.metadata.uid)
+        self._assumed.drop(reference(pod))
         return self._recorded(pod, claims)
 
     def _recorded(self, pod: Pod, claims: Sequence[PodClaim]) -> str:

@@ -96,16 +96,16 @@ def with_assumed_pods(
 
 def _lost(assumed: AssumedPods, pod: PodReference, demand: Demand, viable: Sequence[str]) -> frozenset[str]:
     """The viable nodes that may be full once the assumed pods are bound."""
-    groups: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    known: dict[str, AssumedPod] = {}
+    groups: defaultdict[tuple[PodReference, ...], list[str]] = defaultdict(list)
+    known: dict[PodReference, AssumedPod] = {}
     for node in viable:
-        others = {uid: h for uid, h in assumed.on(node).items() if uid != pod.uid and _compete(h.demand, demand)}
+        others = {user: h for user, h in assumed.on(node).items() if user != pod and _compete(h.demand, demand)}
         known.update(others)
         if others:
             groups[tuple(others)].append(node)
     lost: set[str] = set()
-    for uids, nodes in groups.items():
-        lost.update(_full([known[uid].demand for uid in uids], demand, nodes))
+    for users, nodes in groups.items():
+        lost.update(_full([known[user].demand for user in users], demand, nodes))
     return frozenset(lost)
 
 

@@ -194,7 +194,7 @@ class CandidateFilter:
         )
 
     def _assumed_claims(self, pod: Pod, pending: Sequence[PodClaim]) -> _AssumedClaims:
-        return {c.uid: who for c in pending if (who := self._assumed.node_of(c.uid, but=pod.metadata.uid))}
+        return {c.uid: who for c in pending if (who := self._assumed.node_of(c.uid, but=reference(pod)))}
 
     def _of_another(
         self, pod: Pod, claims: Sequence[PodClaim], assumed_claims: _AssumedClaims

@@ -132,10 +132,11 @@ class ExtenderPath:
         pod = self._cluster.pod_with_uid(asked.user) or asked.pod()
         if why := self._scope.why_not_placed(pod):
             return wire.passed((), nodes, f"{EXTENDER_SAYS}{why}")
-        known = self._rejections.filter_called(pod.metadata.uid)
+        known = self._rejections.filter_called(reference(pod))
         if known is not None and known.still_holds(self._sets.of(nodes), self._pods):
             return known.answer
-        self._unknown.asked(pod)
+        if why := self._unknown.asked(pod):
+            return wire.failed(f"{EXTENDER_SAYS}{why}")
         having = self._dra_resources.nodes_with(pod, nodes)
         if not having:
             return self._reject(pod, nodes, dra_only_result(self._dra_resources.of(pod)))
@@ -159,7 +160,7 @@ class ExtenderPath:
         attempt.extender.filter_answered(result.viable)
         if result.assumed is not None:
             self._assumed.put(result.assumed)
-        self._rejections.drop(pod.metadata.uid)
+        self._rejections.drop(reference(pod))
         if not self._unknown.is_another(pod):
             self._pods.leave_line(_key(pod))
         return wire.passed(result.viable, (), "")
@@ -169,8 +170,8 @@ class ExtenderPath:
         result = self._filtering.claimless(pod, having)
         if not result.viable:
             return self._reject(pod, nodes, result)
-        if self._rejections.is_rejected(pod.metadata.uid):
-            self._rejections.drop(pod.metadata.uid)
+        if self._rejections.is_rejected(reference(pod)):
+            self._rejections.drop(reference(pod))
             self._pods.leave_line(_key(pod))
         everywhere = len(result.viable) == len(nodes)
         return wire.all_pass(asked.names_as_sent) if everywhere else wire.passed(result.viable, (), "")
@@ -181,7 +182,7 @@ class ExtenderPath:
         assert result.blocked is not None
         problem, line = result.blocked.problem, result.blocked.line
         self._pods.attempt(pod).extender.filter_answered(())
-        self._assumed.drop(pod.metadata.uid)
+        self._assumed.drop(reference(pod))
         nodes = self._sets.of(names)
         # Pods with other nodes wait in other lines: they may get what the first pod of this line can't.
         line = (line, nodes, frozenset(self._dra_resources.of(pod))) if result.by_nodes else line
@@ -217,7 +218,7 @@ class ExtenderPath:
 
     def _driver_failed(self, pod: Pod, nodes: Sequence[str], fault: DriverFault) -> bytes:
         """Begin a growing pause after a driver's fault, which an event reports."""
-        self._assumed.drop(pod.metadata.uid)
+        self._assumed.drop(reference(pod))
         failures = self._pods.attempt(pod).failures
         failures.begin(now())
         problem = Problem(reasons.DRIVER_FAILED, str(fault), ())
@@ -225,7 +226,7 @@ class ExtenderPath:
 
     async def _prioritize(self, body: bytes) -> bytes:
         asked = wire.proposed(body)
-        assumed = self._assumed.of(asked.user.uid)
+        assumed = self._assumed.of(asked.user)
         if assumed is None or not assumed.demand.has_preferences:
             return wire.scores({})
         try:
@@ -240,12 +241,11 @@ class ExtenderPath:
     async def _preempt(self, body: bytes) -> bytes:
         sent, victims = wire.preemption(body)
         pod = self._cluster.pod_with_uid(reference(sent)) or sent
-        if self._scope.why_not_placed(pod):
+        if self._scope.why_not_placed(pod) or self._unknown.asked(pod):
             return wire.victims({})
-        self._unknown.asked(pod)
         nodes = self._dra_resources.nodes_with(pod, list(victims))
         viable = set(self._viable(pod, nodes))
-        answered = self._rejections.preempt_called(pod.metadata.uid)
+        answered = self._rejections.preempt_called(reference(pod))
         if pod.spec.resource_claims or len(viable) < len(nodes):
             self._preemptors.set_preemptible(pod, nodes)
             if not viable and answered:
@@ -258,7 +258,7 @@ class ExtenderPath:
         """The nodes on which evicting pods would help the pod."""
         if self._binder.node_of(reference(pod)) or self._claim_order.pod_ahead(pod):
             return ()
-        outdated = sorted(self._rejections.outdated(pod.metadata.uid))
+        outdated = sorted(self._rejections.outdated(reference(pod)))
         if outdated and not self._rejected(pod, outdated):
             return ()  # one of these nodes is viable now: the scheduler is made to try the pod again
         if pod.spec.resource_claims:
@@ -276,7 +276,7 @@ class ExtenderPath:
             self._reject(pod, nodes, pod_ahead_result(ahead.claim), expires_at=ahead.until)
         elif not self._rejected(pod, nodes):
             return
-        self._rejections.mark_preemption(pod.metadata.uid)
+        self._rejections.mark_preemption(reference(pod))
 
     def _rejected(self, pod: Pod, nodes: Sequence[str]) -> bool:
         """Whether the pod is rejected on all of the nodes; if so, the rejection is kept."""
@@ -297,7 +297,7 @@ class ExtenderPath:
             attempt.extender.selected = ""
         why_not = await self._binder.bind(pod, asked.node)
         if not why_not:
-            self._rejections.drop(pod.uid)
+            self._rejections.drop(pod)
         return wire.bound(why_not)
 
     def pod_updated(self, pod: Pod) -> None:
@@ -369,7 +369,8 @@ class ExtenderPath:
     @property
     def entries(self) -> int:
         """The number of entries about pods in memory."""
-        return len(self._pods) + len(self._rejections) + len(self._assumed) + len(self._unknown)
+        answered = len(self._rejections) + len(self._assumed) + len(self._unknown)
+        return answered + len(self._pods) + len(self._posting)
 
     def _forget_unknown(self, pod: PodReference) -> None:
         self._pods.forget_unknown(pod)
@@ -377,9 +378,9 @@ class ExtenderPath:
 
     def pod_gone(self, pod: PodReference) -> None:
         """Event handler: the pod's object is gone. Forget it."""
-        self._rejections.drop(pod.uid)
-        self._assumed.drop(pod.uid)
-        self._posting.forget(pod.uid)
+        self._rejections.drop(pod)
+        self._assumed.drop(pod)
+        self._posting.forget(pod)
         self._notifications.notify((pod.namespace, pod.name))
 
 

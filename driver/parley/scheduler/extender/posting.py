@@ -10,7 +10,8 @@ from math import inf
 from parley.api.builtin import Pod
 from parley.api.names import GROUP
 from parley.api.resources import PODS
-from parley.control.objects.pod import is_terminal
+from parley.control.live import live_pod
+from parley.control.objects.pod import is_terminal, reference
 from parley.kube.client import Client, Conflict, Invalid, NotFound, OutcomeUnknown
 from parley.kube.clock import Clock, rfc3339_micro
 from parley.scheduler.brief_nomination import nominate_briefly
@@ -35,10 +36,13 @@ class Posting:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._doubtful: set[str] = set()
-        self._settled: set[str] = set()
-        self._nominated: set[str] = set()
+        self._doubtful: set[PodReference] = set()
+        self._settled: set[PodReference] = set()
+        self._nominated: set[PodReference] = set()
         self._touches = 0
+
+    def __len__(self) -> int:
+        return len(self._doubtful | self._settled | self._nominated)
 
     def check_lease(self) -> None:
         """Raise LeaseLost if this process may not lead any more."""
@@ -81,11 +85,11 @@ class Posting:
         try:
             await self._client.create_subresource(PODS, meta.name, "binding", body, meta.namespace)
         except asyncio.CancelledError:
-            self._doubtful.add(meta.uid)
+            self._doubtful.add(reference(pod))
             raise
         except (Conflict, OutcomeUnknown) as error:
             if isinstance(error, OutcomeUnknown):
-                self._doubtful.add(meta.uid)
+                self._doubtful.add(reference(pod))
             return await self._live(pod)
         except NotFound:
             raise NotBound("the pod is gone") from None
@@ -100,16 +104,21 @@ class Posting:
             raise NotBound("the pod is gone, and another pod has its name")
         return live
 
+    async def check_exists(self, pod: PodReference) -> None:
+        """Raise NotBound if the pod is gone. Raises what a client raises."""
+        if await live_pod(self._client, pod) is None:
+            raise NotBound("the pod is gone")
+
     async def void_bindings(self, pod: PodReference, *, doubtful: bool = False) -> None:
         """Make sure that no binding posted earlier can still land.
 
         `doubtful`: an earlier process may have posted one, which is voided once; those of this process are known.
         Voiding changes the pod, after which its scheduler tries it again.
         """
-        if pod.uid in self._doubtful or (doubtful and pod.uid not in self._settled):
+        if pod in self._doubtful or (doubtful and pod not in self._settled):
             await self.touch(pod)
-            self._doubtful.discard(pod.uid)
-            self._settled.add(pod.uid)
+            self._doubtful.discard(pod)
+            self._settled.add(pod)
 
     async def touch(self, pod: PodReference) -> None:
         """Change the pod, which makes its scheduler try it again if Parley rejected any node before."""
@@ -124,22 +133,23 @@ class Posting:
     async def nominate_briefly(self, pod: Pod, node: str) -> None:
         """Make the scheduler try the pod again even if its own filters rejected it on every node. Raises Conflict
         if it was nominated or bound since it was read as `pod`."""
-        uid, interrupted = pod.metadata.uid, pod.metadata.uid in self._nominated
-        self._nominated.add(uid)
+        user = reference(pod)
+        interrupted = user in self._nominated
+        self._nominated.add(user)
         try:
             await nominate_briefly(self._client, pod, node)
         except Conflict:
             if not interrupted:
-                self._nominated.discard(uid)
+                self._nominated.discard(user)
             raise
-        self._nominated.discard(uid)
+        self._nominated.discard(user)
 
     def nominated_by_scheduler(self, pod: Pod) -> bool:
         """Whether the pod has a nomination that is not one of this process whose end may have failed."""
-        return bool(pod.status.nominated_node_name) and pod.metadata.uid not in self._nominated
+        return bool(pod.status.nominated_node_name) and reference(pod) not in self._nominated
 
-    def forget(self, uid: str) -> None:
+    def forget(self, pod: PodReference) -> None:
         """Forget the pod, which is gone or known to be bound."""
-        self._doubtful.discard(uid)
-        self._settled.discard(uid)
-        self._nominated.discard(uid)
+        self._doubtful.discard(pod)
+        self._settled.discard(pod)
+        self._nominated.discard(pod)

@@ -143,8 +143,8 @@ class Rejections:
         self._make_room = make_room
         self._node_for_evictions = node_for_evictions
         self._reject_preemption = reject_preemption
-        self._rejected: dict[str, Rejection] = {}
-        self._expected: dict[str, tuple[Key, float]] = {}
+        self._rejected: dict[PodReference, Rejection] = {}
+        self._expected: dict[PodReference, float] = {}
 
     def __len__(self) -> int:
         return len(self._rejected)
@@ -152,29 +152,28 @@ class Rejections:
     def expect_call(self, pod: Pod) -> None:
         """Expect a call about a pod that a former leader may have rejected: the scheduler may have missed a
         change."""
-        key = (pod.metadata.namespace, pod.metadata.name)
-        self._expected[pod.metadata.uid] = key, now() + UNASKED_SECONDS
+        self._expected[reference(pod)] = now() + UNASKED_SECONDS
 
-    def filter_called(self, uid: str) -> Rejection | None:
+    def filter_called(self, user: PodReference) -> Rejection | None:
         """Note that the scheduler has called filter for the pod. Returns the latest rejection, if there is one."""
-        self._expected.pop(uid, None)
-        rejection = self._rejected.get(uid)
+        self._expected.pop(user, None)
+        rejection = self._rejected.get(user)
         if rejection is not None:
             rejection.filtered = True
         return rejection
 
-    def preempt_called(self, uid: str) -> bool:
+    def preempt_called(self, user: PodReference) -> bool:
         """Note that the scheduler, which found no node for the pod, asks where it may evict others. Returns
         whether its own filters let nodes pass in this attempt, about which it called filter."""
-        rejection = self._rejected.get(uid)
+        rejection = self._rejected.get(user)
         if rejection is None:
             return False
         filtered, rejection.filtered = rejection.filtered, False
         return filtered
 
-    def outdated(self, uid: str) -> Nodes:
+    def outdated(self, user: PodReference) -> Nodes:
         """The nodes that filter rejected in the scheduler's present attempt, if the answer may differ by now."""
-        rejection = self._rejected.get(uid)
+        rejection = self._rejected.get(user)
         if rejection is None or not rejection.filtered or rejection.problem.code == reasons.PREEMPTING:
             return frozenset()
         return frozenset() if rejection.still_holds(rejection.nodes, self._pods) else rejection.nodes
@@ -182,35 +181,36 @@ class Rejections:
     def require_release(self, pod: Pod) -> None:
         """Have the pod's claims released, as its scheduler can't evict pods on the node where they are
         allocated."""
-        rejection = self._rejected.get(pod.metadata.uid)
+        rejection = self._rejected.get(reference(pod))
         if rejection is not None and rejection.problem.code == reasons.PREEMPTING:
             rejection.must_release = True
             self._pods.requeue((pod.metadata.namespace, pod.metadata.name))
 
-    def mark_preemption(self, uid: str) -> None:
+    def mark_preemption(self, user: PodReference) -> None:
         """Note that the latest rejection is about nodes where pods would be evicted: before that, the scheduler's
         own filters rejected all nodes."""
-        rejection = self._rejected[uid]
+        rejection = self._rejected[user]
         rejection.preemption, rejection.filtered = True, False
 
     def expected_calls_in(self, namespace: str) -> Iterator[Key]:
         """The namespace's pods that existed before this process led, and about which calls are still expected."""
-        return (key for key, due in self._expected.values() if key[0] == namespace and due > now())
+        expected = ((user, due) for user, due in self._expected.items() if user.namespace == namespace)
+        return ((user.namespace, user.name) for user, due in expected if due > now())
 
-    def is_rejected(self, uid: str) -> bool:
+    def is_rejected(self, user: PodReference) -> bool:
         """Whether the pod was rejected, and has not passed filter since."""
-        return uid in self._rejected
+        return user in self._rejected
 
     def add(self, pod: Pod, rejection: Rejection) -> None:
         """Keep the rejection, and enqueue the pod so that it is reported."""
-        self._rejected[pod.metadata.uid] = rejection
+        self._rejected[reference(pod)] = rejection
         self._pods.requeue((pod.metadata.namespace, pod.metadata.name))
 
     def call_expected_until(self, pod: Pod, topics: Set[Topic]) -> float | None:
         """Until when a filter call about the pod is expected, because topics that it waits for have changed since
         the last one, or because a new leader was not asked yet. None if no call is expected."""
-        _, due = self._expected.get(pod.metadata.uid, (None, None))
-        rejection = self._rejected.get(pod.metadata.uid)
+        due = self._expected.get(reference(pod))
+        rejection = self._rejected.get(reference(pod))
         if rejection is not None and not topics.isdisjoint(rejection.problem.topics):
             if rejection.revision != self._pods.revision(rejection.problem.topics):
                 rejection.outdated_since()
@@ -218,14 +218,14 @@ class Rejections:
                 due = rejection.outdated_at + UNASKED_SECONDS
         return due if due is not None and due > now() else None
 
-    def drop(self, uid: str) -> None:
+    def drop(self, user: PodReference) -> None:
         """Forget the pod's rejection: it passed filter, was bound, or is gone."""
-        self._rejected.pop(uid, None)
-        self._expected.pop(uid, None)
+        self._rejected.pop(user, None)
+        self._expected.pop(user, None)
 
     async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         """Reconcile the unbound pod. Raises Busy if it has to be reconciled again."""
-        rejection = self._rejected.get(pod.metadata.uid)
+        rejection = self._rejected.get(reference(pod))
         release = unusable(pod, claims) or (rejection is not None and rejection.must_release)
         if release:
             await self._release(reference(pod))
@@ -243,7 +243,7 @@ class Rejections:
         if isinstance(room, Wait):
             rejection.reported = None
             return room
-        if self._rejected.get(pod.metadata.uid) is not rejection:
+        if self._rejected.get(reference(pod)) is not rejection:
             return None  # the scheduler has called filter meanwhile, which has enqueued the pod again
         self._keep_place(key, rejection)
         complete = not any(claim.problem and claim.problem.transient for claim in claims)
@@ -263,14 +263,14 @@ class Rejections:
             self._pods.keep_place(key, rejection.line, rejection.problem.topics)
 
     async def _nudge_if_uncalled(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
-        if pod.metadata.uid not in self._expected:
+        user = reference(pod)
+        if (due := self._expected.get(user)) is None:
             return None
-        _, due = self._expected[pod.metadata.uid]
         if (left := due - now()) > 0:
             return Requeue(left)
         node = self._node_for_evictions(pod, claims)
         await self._wake(pod, node)
-        waits = self._expected.pop(pod.metadata.uid, None) is not None and not self.is_rejected(pod.metadata.uid)
+        waits = self._expected.pop(user, None) is not None and not self.is_rejected(user)
         if waits and not node:
             self._reject_preemption(pod)  # no call comes if the scheduler's own filters rejected it everywhere
         return None

@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Any, Protocol
 
 import structlog
@@ -22,6 +23,12 @@ NO_MORE = "this process does not lead any more"
 
 READING_SECONDS = 10.0
 """How long a call may take to arrive."""
+
+COMPLAINT_SECONDS = 60.0
+"""The least time between two lines in the log about calls that are not understood: each of them may be one."""
+
+_LONGEST = 300
+"""The most characters of such a line that come from the caller."""
 
 ENDING_SECONDS = 1.0
 """How long calls in progress may take when the process ends: it does not lead any more, so a bind that still waits
@@ -53,6 +60,7 @@ class _Calls:
 
     def __init__(self, leading: Leading) -> None:
         self._leading = leading
+        self._complained_at = -inf
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         """The response to the request."""
@@ -78,6 +86,7 @@ class _Calls:
         try:
             return web.Response(body=await extender.answer(name, body), headers=_JSON)
         except BadCall as error:
+            self._complain(name, error)
             return web.Response(text=str(error), status=400)
         except LeaseLost:
             return web.Response(text=NO_MORE, status=503)
@@ -86,6 +95,13 @@ class _Calls:
                 return web.Response(text=NO_MORE, status=503)
             log.error("a scheduler's call failed", verb=name, error=str(error), exc_info=error)
             return web.Response(text=f"{name} failed: {error}", status=500)
+
+    def _complain(self, verb: str, error: BadCall) -> None:
+        """Log a call that is not understood, now and then: kube-scheduler reports the status, and not the text."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._complained_at + COMPLAINT_SECONDS:
+            self._complained_at = now
+            log.warning("a scheduler's call is not understood", verb=verb, error=str(error)[:_LONGEST])
 
 
 def _not_yet() -> web.Response:

@@ -4,14 +4,17 @@ Source of the schemas: k8s.io/kube-scheduler/extender/v1 of Kubernetes 1.37, `no
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import orjson
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
+from parley.negotiation.requests import requested
 from parley.sdk import PodReference
+
+_NOT_SENT = "not what kube-scheduler sends"
 
 
 class BadCall(Exception):
@@ -76,7 +79,7 @@ class Proposed(_Pascal, frozen=True):
 
     def pod(self) -> Pod:
         """The pod as the caller has it. What the cache has of a pod counts for more."""
-        return PODS.decode(bytes(self.pod_as_sent))
+        return _pod(self.pod_as_sent)
 
     def nodes(self) -> Sequence[str]:
         """The names of the nodes."""
@@ -91,11 +94,15 @@ class Proposed(_Pascal, frozen=True):
         return preferring.has_preferences
 
 
+_Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?\Z", max_length=253)]
+"""A name that an object may have: the API server is asked about it."""
+
+
 class Bind(_Pascal, frozen=True):
     """The request to bind a pod to a node."""
 
-    pod_name: str
-    pod_namespace: str
+    pod_name: _Name
+    pod_namespace: _Name
     pod_uid: str = msgspec.field(name="PodUID")
     node: str
 
@@ -130,14 +137,23 @@ def preemption(body: bytes) -> tuple[Pod, Mapping[str, msgspec.Raw]]:
     asked = _decoded(_PREEMPTION, body)
     if asked.node_name_to_meta_victims is None:
         raise BadCall("NodeNameToMetaVictims is missing: set nodeCacheCapable: true for this extender")
-    return PODS.decode(bytes(asked.pod)), asked.node_name_to_meta_victims
+    return _pod(asked.pod), asked.node_name_to_meta_victims
+
+
+def _pod(sent: msgspec.Raw) -> Pod:
+    try:
+        pod = PODS.decode(bytes(sent))
+        requested(pod)  # raises ValueError for what is no quantity
+    except ValueError as error:
+        raise BadCall(f"Pod: {_NOT_SENT}: {error}") from None
+    return pod
 
 
 def _decoded(decoder: msgspec.json.Decoder[Any], body: bytes | msgspec.Raw) -> Any:
     try:
         return decoder.decode(body)
-    except msgspec.DecodeError as error:
-        raise BadCall(f"not what kube-scheduler sends: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadCall(f"{_NOT_SENT}: {error}") from None
 
 
 def all_pass(names: msgspec.Raw) -> bytes:
@@ -149,6 +165,11 @@ def passed(names: Sequence[str], refused: Iterable[str], why: str) -> bytes:
     """The response to filter: the viable nodes, and the rejected ones, where no preemption would help."""
     failed = dict.fromkeys(refused, why)
     return orjson.dumps({"NodeNames": names, "FailedNodes": {}, "FailedAndUnresolvableNodes": failed, "Error": ""})
+
+
+def failed(error: str) -> bytes:
+    """The response to filter if the call can't be answered: the scheduler reports it and tries the pod again."""
+    return orjson.dumps({"NodeNames": [], "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": error})
 
 
 def scores(by_node: Mapping[str, int]) -> bytes:

@@ -13,6 +13,8 @@ from parley.kube.informer import Informer
 from parley.kube.memory.evictions import BUDGETS
 from parley.sdk import Driver
 
+RIGHT_LACKING = 'pods "low" is forbidden: User "parley" cannot create resource "pods/eviction" in API group ""'
+
 WATCHING: set[asyncio.Task[None]] = set()
 
 

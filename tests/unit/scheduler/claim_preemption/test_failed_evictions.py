@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.faults import FaultClient, NumberedCall
-from tests.unit.scheduler.claim_preemption.preempting import begin, hold
+from tests.unit.scheduler.claim_preemption.preempting import RIGHT_LACKING, begin, hold
 
 from parley.api.resources import NODES, PODS
 from parley.kube.client import (
@@ -127,7 +127,7 @@ def test_a_missing_right_is_told_with_its_remedy(play: Play) -> None:
     def forbid(call: NumberedCall) -> None:
         if call.subresource == "eviction":
             asked.append(call.name)
-            raise Forbidden(403, "Forbidden", 'cannot create resource "pods/eviction"')
+            raise Forbidden(403, "Forbidden", RIGHT_LACKING)
 
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1)
@@ -157,7 +157,7 @@ def test_while_the_right_is_missing_other_pods_are_left_alone_and_once_it_is_the
 
     def forbid(call: NumberedCall) -> None:
         if call.subresource == "eviction" and lacking:
-            raise Forbidden(403, "Forbidden", 'cannot create resource "pods/eviction"')
+            raise Forbidden(403, "Forbidden", RIGHT_LACKING)
 
     async def scenario(world: World) -> None:
         nonlocal lacking
@@ -180,6 +180,7 @@ def test_while_the_right_is_missing_other_pods_are_left_alone_and_once_it_is_the
 
 
 DENIED = 'admission webhook "guard.example.com" denied the request: low must not be evicted'
+QUOTING = 'admission webhook "guard.example.com" denied the request: it cannot create resource "pods/eviction"'
 TERMINATING = "unable to create new content in namespace default because it is being terminated"
 
 
@@ -187,11 +188,12 @@ TERMINATING = "unable to create new content in namespace default because it is b
     "error",
     [
         Forbidden(403, "Forbidden", DENIED),
+        Forbidden(403, "Forbidden", QUOTING),
         Forbidden(403, "Forbidden", TERMINATING),
         BadRequest(400, "BadRequest", DENIED),
         Invalid(422, "Invalid", "ValidatingAdmissionPolicy 'guard' denied request: low must not be evicted"),
     ],
-    ids=["webhook, 403", "namespace", "webhook, 400", "policy"],
+    ids=["webhook, 403", "webhook that sounds like the authorizer", "namespace", "webhook, 400", "policy"],
 )
 def test_of_a_pod_that_admission_protects_another_one_is_evicted_instead(play: Play, error: ApiError) -> None:
     asked: list[str] = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.containers import requesting
 from tests.support.faults import FaultClient, NumberedCall
-from tests.unit.scheduler.claim_preemption.preempting import begin, budget, hold
+from tests.unit.scheduler.claim_preemption.preempting import RIGHT_LACKING, begin, budget, hold
 from tests.unit.scheduler.grump import APART, add_grump
 
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
@@ -157,7 +157,7 @@ def test_a_pod_that_the_scheduler_refuses_where_it_could_be_is_told_why_nobody_i
 ) -> None:
     def forbid(call: NumberedCall) -> None:
         if call.subresource == "eviction":
-            raise Forbidden(403, "Forbidden", 'cannot create resource "pods/eviction"')
+            raise Forbidden(403, "Forbidden", RIGHT_LACKING)
 
     async def scenario(world: World) -> None:
         await begin(world, client=FaultClient(world.server.client(), before=forbid), a=1, b=1)

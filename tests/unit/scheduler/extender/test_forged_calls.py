@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from parley.scheduler.extender.binding import UNSEEN_SECONDS
+
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
 else:
@@ -136,9 +138,9 @@ def test_a_bind_with_the_uid_of_another_pod_does_not_keep_that_pod_from_being_re
         waiting = asyncio.create_task(world.ask("bind", bind))
         await asyncio.sleep(1)
         await world.publish("a", ["gpu-0"])
-        await asyncio.sleep(20)
+        await asyncio.sleep(UNSEEN_SECONDS - 2)
         assert not waiting.done()
         assert await world.node_of("p") == "a"
-        assert (await waiting)["Error"]
+        assert (await waiting)["Error"] == "the pod is gone"
 
     play(scenario)

@@ -62,6 +62,15 @@ async def test_what_is_no_verb_and_what_is_no_call_are_refused_in_words() -> Non
         assert await ask("filter") == (400, "not what kube-scheduler sends: nothing")
 
 
+async def test_of_calls_that_are_not_understood_one_is_logged_at_a_time() -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with serving(Echo, "127.0.0.1", 0) as port, asking(port) as ask:
+            for verb in ("filter", "bind"):
+                assert (await ask(verb))[0] == 400
+    (line,) = [line for line in lines if line["log_level"] == "warning"]
+    assert (line["verb"], line["error"]) == ("filter", "not what kube-scheduler sends: nothing")
+
+
 async def test_who_loses_its_lease_on_the_way_does_not_answer() -> None:
     async with serving(Echo, "127.0.0.1", 0) as port, asking(port) as ask:
         assert await ask("bind", b"late") == (503, "this process does not lead any more")
