@@ -18,6 +18,7 @@ from parley.control.objects.standin import stand_in
 from parley.negotiation.waiting import Topic
 from parley.sdk import PodReference
 
+CLASS_TOPIC = ("class", "licence")
 TOPIC = ("claim", NAMESPACE, "c")
 
 
@@ -136,12 +137,18 @@ CASES = [
         "claim team/c does not exist: create a ResourceClaim of parley.dev (or of resource.k8s.io) with that name",
         topics=(shared_topic(NAMESPACE),),
     ),
-    Case(being_made, reasons.CLAIM_NOT_FOUND, "the built-in claim team/c is being created", passes=True),
+    Case(
+        being_made,
+        reasons.CLAIM_NOT_FOUND,
+        "the built-in claim team/c is being created",
+        topics=(CLASS_TOPIC,),
+        passes=True,
+    ),
     Case(
         without_class,
         reasons.CLASS_NOT_FOUND,
         "claim team/c: spec.resourceClassName='licence' does not exist: create that ResourceClass",
-        topics=(("class", "licence"),),
+        topics=(CLASS_TOPIC,),
     ),
     Case(
         too_large,
@@ -169,6 +176,7 @@ CASES = [
         mirror_being_deleted,
         reasons.CLAIM_NOT_FOUND,
         "the built-in claim team/c was deleted and is being recreated",
+        topics=(CLASS_TOPIC,),
         passes=True,
     ),
     Case(
@@ -193,11 +201,18 @@ CASES = [
         reasons.CLAIM_IN_USE,
         "claim team/c is being allocated for pod team/q: wait until that is done",
     ),
-    Case(allocated_by_nobody_known, reasons.CLAIM_NOT_FOUND, "claim team/c is being released", passes=True),
+    Case(
+        allocated_by_nobody_known,
+        reasons.CLAIM_NOT_FOUND,
+        "claim team/c is being released",
+        topics=(CLASS_TOPIC,),
+        passes=True,
+    ),
     Case(
         class_became_shareable,
         reasons.CLAIM_NOT_FOUND,
         "the built-in claim team/c is being recreated for its class",
+        topics=(CLASS_TOPIC,),
         passes=True,
     ),
     Case(
