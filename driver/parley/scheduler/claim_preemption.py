@@ -2,11 +2,10 @@
 
 A pod for which no node is viable gets the plan that does least harm (`claim_victims`), a nomination for its node,
 and only then the evictions. They are bounded: a pod has one plan at a time, and after each eviction a pause that
-doubles; all pods together evict `MOST_EVICTIONS` a minute. A pod can only evict pods of lower priority, so pods
-can't evict each other in turns.
+doubles; all pods together, and those of one namespace, have a limit (`eviction_budget`). A pod can only evict pods
+of lower priority, so pods can't evict each other in turns.
 """
 
-from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -36,13 +35,11 @@ from parley.negotiation.requests import requested
 from parley.negotiation.reservations import with_reserved
 from parley.negotiation.waiting import Topic
 from parley.scheduler.claim_victims import Exclusions, Plan, Preemptor, drivers_allowing_preemption
+from parley.scheduler.eviction_budget import EvictionBudget
 from parley.scheduler.eviction_messages import described, eviction_forbidden, victims_of
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
 from parley.scheduler.victim_search import VictimSearch
-
-MOST_EVICTIONS = 60
-"""The limit of evictions within a minute; exceeded only by a single plan that needs more."""
 
 SPARED_SECONDS = 30.0
 """How long, at least, plans spare a pod that the API server did not let Parley evict."""
@@ -67,8 +64,6 @@ PLANS = 4
 
 NEXT_PLANS_SECONDS = 1.0
 """The delay before further plans are tried."""
-
-_MINUTE = 60.0
 
 log = structlog.get_logger(__name__)
 
@@ -113,7 +108,7 @@ class ClaimPreemption:
         self._evicting = False
         """One plan at a time is carried out: if two needed the last disruption that a budget allows, one of them
         would have its other pods evicted in vain."""
-        self._recent: deque[float] = deque()
+        self._budget = EvictionBudget()
         self._spared: dict[str, _Pause] = {}
         self._forbidden = _NOT_FORBIDDEN
 
@@ -244,8 +239,6 @@ class ClaimPreemption:
         time = now()
         if self._forbidden.until > time:
             return Postponed(reasons.EVICTION_FORBIDDEN, self._forbidden.message, self._forbidden.until - time)
-        while self._recent and self._recent[0] <= time - _MINUTE:
-            self._recent.popleft()
         if unbound := [victim for victim in plan.victims if not victim.spec.node_name]:
             self._expire_late(unbound)
             return Postponed(
@@ -254,8 +247,7 @@ class ClaimPreemption:
         pause = self._pods.attempt(pod).evictions.left(time)
         if pause > 0 and self._is_under_way(pod, plan):
             return None
-        if (beyond := len(self._recent) + min(len(plan.victims), MOST_EVICTIONS) - MOST_EVICTIONS) > 0:
-            pause = max(pause, self._recent[beyond - 1] + _MINUTE - time)
+        pause = max(pause, self._budget.seconds_left(pod.metadata.namespace, len(plan.victims), time))
         if pause <= 0:
             return None
         return Postponed("", "Pods are evicted for it after a pause, as some were before", pause)
@@ -314,7 +306,7 @@ class ClaimPreemption:
                 if not await self._post(victim, dry_run=False, tested=len(plan.victims) > 1):
                     continue
                 evicted = True
-                self._recent.append(now())
+                self._budget.note(pod.metadata.namespace, now())
                 self._note_evicted(victim)
                 log.info("evicted", pod=path_of(victim), node=plan.node, preemptor=path_of(pod))
                 await self._pods.reporter.preempted(victim, pod, plan.node)
