@@ -149,9 +149,11 @@ class Evictions:
             yield f"for {preemptor.name} of priority {preemptor.priority}, its own is {victim.priority}"
         if preemptor.never:
             yield f"for {preemptor.name}, which preempts nobody"
-        # Its named claims may have been allocated before, and only the others wait.
+        # Its named claims, or some of them, may have been allocated before, and only the others wait.
         waiting = preemptor.generated or preemptor.named
         against = self._keep(waiting, believed)
+        if not preemptor.generated and len(against) < len(waiting):
+            return
         yield from (f"for {preemptor.name}: class {name} does not say so" for name in against)
 
     def _keep(self, classes: Sequence[str], believed: Collection[str]) -> list[str]:
