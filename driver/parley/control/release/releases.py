@@ -249,9 +249,13 @@ class Releases:
 
     async def retract(self, holding: Holding) -> None:
         """Delete ClaimReleases that do not apply while pods may use the holding: those for lost nodes that are in
-        service again, and requests to remove data that were decided on for an earlier allocation and came late."""
+        service again, and those for an earlier allocation of the claim that came late."""
         await self._leftovers.retract(holding, self._lost)
         await self._retract_removals(holding)
+        for release in owed(self._cluster.releases_of(holding.uid)):
+            late = not release.spec.remove_data and prepared_by(release) not in holding.owed
+            if late and not holding.standalone:
+                await self._waive(release)
 
     async def _retract_removals(self, holding: Holding) -> None:
         """Delete requests to remove data that were not decided on for the end of this holding, until the cache
