@@ -60,7 +60,7 @@ class ClaimRecords:
             self._is_taken_back(claim, holding) or await self._returns_to_former(claim, holding)
         ):
             raise Busy
-        status = {"reservedFor": users(holding)}
+        status = {"reservedFor": _recordable(holding, users(holding))}
         await self._write(holding, status if holding.standalone else {**allocation_status(holding), **status})
 
     async def write_used(self, uid: str) -> None:
@@ -80,7 +80,7 @@ class ClaimRecords:
         async with holding.lock:
             if await self._returns_to_former(claim, holding):
                 raise Busy
-            status = {**allocation_status(holding), "reservedFor": users(holding)}
+            status = {**allocation_status(holding), "reservedFor": _recordable(holding, users(holding))}
             status = with_conditions(claim, status, rfc3339(self._clock()))
             await self._writes.patch_record(holding, claim, status)
             holding.record_written = Written.YES if holding.record_written.is_settled else Written.UNSETTLED
@@ -150,7 +150,7 @@ class ClaimRecords:
 
     async def unreserve(self, holding: Holding, remaining: Sequence[Mapping[str, str]]) -> None:
         """Record that only these pods use the claim any more. Raises NotFound if the claim is gone."""
-        status = {"reservedFor": remaining, **_kept_until(holding)}
+        status = {"reservedFor": _recordable(holding, remaining), **_kept_until(holding)}
         # Nothing is reserved in a record that has yet to show the allocation.
         await self._writes.write(holding, status if self.shows_allocation(holding) else {})
 
@@ -203,6 +203,12 @@ def allocation_status(holding: Holding) -> dict[str, Any]:
     allocation = allocation_record(holding.driver, holding.allocation, holding.node, shareable=holding.shareable)
     units = {"units": holding.units} if holding.records_units else {}
     return {"driverName": holding.driver, "allocation": {**allocation, **units}}
+
+
+def _recordable(holding: Holding, users: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, str]]:
+    """Those of the users that the claim's record can hold. If a claim was recorded as not shareable, its record
+    holds one, but schedulers let several pods use it if its built-in claim is shareable."""
+    return users if holding.shareable else users[:1]
 
 
 def _kept_until(holding: Holding) -> dict[str, str | None]:

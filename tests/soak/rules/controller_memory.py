@@ -104,6 +104,10 @@ class ControllerMemory:
         found = (one for one in self.controller.ledger if (one.named and one.pods) or one.allocation.reserve)
         return {one.uid: Use(one.claim, one.node, frozenset(one.pods)) for one in found}
 
+    def unconfirmed(self) -> frozenset[str]:
+        """UIDs of claims that nodes have yet to confirm they no longer have prepared."""
+        return frozenset(one.uid for one in self.controller.ledger if one.owed)
+
     def released_by(self, plan: Nomination) -> frozenset[str]:
         """UIDs of the victims of a plan, and of the claims that only they use: their devices become free, unless
         the claims stay allocated without users."""

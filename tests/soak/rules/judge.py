@@ -55,8 +55,9 @@ class Use:
 class Judge:
     """One look at the whole cluster. Devices are taken as the API says, or as `taken` does; `assumed` are nodes of
     pods, by UID, that count for them though they are not bound. `reserving`: claims reserve room on nodes.
-    `in_memory` is what the leader knows to be taken, and `used` which named claims pods use where, by UID: of
-    claims that were forced away there may be no other record."""
+    `in_memory` is what the leader knows to be taken, `used` which named claims pods use where, by UID, and
+    `unconfirmed` for which claims it waits for nodes: of claims that were forced away there may be no other
+    record."""
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class Judge:
         reserving: bool = False,
         in_memory: Iterable[Taken] = (),
         used: Mapping[str, Use] | None = None,
+        unconfirmed: Set[str] = NOBODY,
     ) -> None:
         pods = (SCHEDULED_PODS.decode(data) for data in _data(server, SCHEDULED_PODS))
         self.pods = [pod for pod in pods if not pod.spec.scheduling_gates]
@@ -107,7 +109,7 @@ class Judge:
         self._given_up = invariants.given_up
         living = self._living = {pod.uid for pod in invariants.pods.values() if pod.alive}
         recorded = [*_recorded(self.claims.values(), living, self._needed)]
-        kept = self._needed | {uid for uid, use in self._used.items() if use.pods & living}
+        kept = self._needed | unconfirmed | {uid for uid, use in self._used.items() if use.pods & living}
         recorded += [one for one in in_memory if one[1].identity[1] in kept - there]
         self._taken = taken if taken is not None else [*_by_device(invariants.holds.by_device), *recorded]
         self._held = _held(self._taken)

@@ -201,7 +201,15 @@ def _faults(world: World) -> Iterator[str]:
     taken = memory.taken() if memory is not None else ()
     used = memory.used() if memory is not None else {}
     reserving = world.plan.reserved_room is not None
-    judge = Judge(world.server, world.invariants, reserving=reserving, in_memory=taken, used=used)
+    unconfirmed = memory.unconfirmed() if memory is not None else frozenset()
+    judge = Judge(
+        world.server,
+        world.invariants,
+        reserving=reserving,
+        in_memory=taken,
+        used=used,
+        unconfirmed=unconfirmed,
+    )
     for pod in judge.pods:
         name = pod.metadata.name
         if done(pod) or pod.metadata.deletion_timestamp or _waits_for_limit(world, pod):

@@ -134,3 +134,32 @@ def test_a_standalone_driver_that_never_records_that_a_claim_is_shareable_alloca
         assert disks.tried == ["a"]
 
     play(scenario)
+
+
+def test_a_claim_that_schedulers_share_against_its_record_is_free_when_all_pods_have_ended(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record holds one pod; the built-in claim, by which schedulers go, several."""
+
+    def recorded(*args: Any, **_: Any) -> dict[str, Any]:
+        return allocation_record(*args, shareable=False)
+
+    async def scenario(world: World) -> None:
+        monkeypatch.setattr(allocating, "allocation_record", recorded)
+        await world.add_node("a")
+        disks = Disks(["a"])
+        await world.add_class("disk", driverName=disks.name, shareable=True)
+        world.start_parley()
+        world.start_driver(disks)
+        await world.add_claim("common", "disk")
+        for name in ("first", "second", "third"):
+            await world.add_pod(name, claims=["common"])
+            await asyncio.sleep(30)
+        assert [await world.node_of(name) for name in ("first", "second", "third")] == ["a", "a", "a"]
+        for name in ("first", "second", "third"):
+            await world.delete_pod(name)
+        await asyncio.sleep(300)
+        assert disks.held == {}
+        assert len(world.ledger) == 0
+
+    play(scenario)
