@@ -12,8 +12,9 @@ The state that is followed here also serves the rules of `holds`, `bindings`, `l
 Nobody can know what no object records. So what a node has prepared is forgotten when its claim was collected
 and then the controller was replaced, or was recreated, so that the node has it under another UID, unless a
 ClaimRelease says so; and a pod's use, also one that was deleted by force, is forgotten when a meddler cleared or
-deleted its claim and then the controller was replaced before it created a ClaimRelease, or when the meddler
-cleared a named claim that does not record the pod (docs/limits.md).
+deleted its claim and then the controller was replaced before it created a ClaimRelease (or a scheduler cleared a
+named claim that was then removed by force), or when the meddler cleared a named claim that does not record the pod
+(docs/limits.md).
 """
 
 from collections import defaultdict
@@ -54,6 +55,8 @@ class Invariants:
         self.holds = DeviceHolds(self.fault)
         self.meddled: set[Identity] = set()
         """Claims that another client cleared or deleted, and that Parley has not restored yet."""
+        self._deallocated: set[Identity] = set()
+        """Named claims that a scheduler deallocated, as no pod had reserved them."""
         self.forced: dict[str, PodState] = {}
         """Pods that are gone while their nodes have devices prepared for them, by UID."""
         self._names: dict[Name, str] = {}
@@ -97,10 +100,11 @@ class Invariants:
     def memory_lost(self, used: Set[Use]) -> None:
         """Another controller has begun, with what it restored from the API: these uses."""
         noted = set(self._in_releases.values())
-        for identity in self.meddled:
-            self._forget_unrecorded(identity, used)
         recorded = {claim["metadata"]["uid"] for claim in self._parley_claims.values()}
-        cleared = {(uid, entry) for uid, entry in self.meddled if entry or uid not in recorded}
+        deallocated = {(uid, entry) for uid, entry in self._deallocated if uid not in recorded}
+        for identity in self.meddled | deallocated:
+            self._forget_unrecorded(identity, used)
+        cleared = deallocated | {(uid, entry) for uid, entry in self.meddled if entry or uid not in recorded}
         shown = {record.uid for record in self.records.values() if record.identity not in cleared}
         known = shown | noted
         for pod in self.forced.values():
@@ -272,6 +276,9 @@ class Invariants:
                 self._forget_unrecorded(now.identity, self._known())
         elif now.definite and now.users:
             self.meddled.discard(now.identity)
+            self._deallocated.discard(now.identity)
+        elif step.who.endswith("scheduler") and not now.allocated and not now.identity[1]:
+            self._deallocated.add(now.identity)
         self._hold(now)
         self._check_record(now)
 
