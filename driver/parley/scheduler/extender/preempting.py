@@ -112,12 +112,12 @@ class Preemptors:
             return None
         if not self._state.cluster.placement_constraints_synced(pod):
             return Postponed("", "", READING_SECONDS)
-        if left := self._seconds_to_ask(pod, claims):
-            rejection.skip_report()
-            return Postponed("", "", left)  # the rejection is not renewed: a change nudges the scheduler
         if not self._is_viable_nowhere(pod, claims, rejection):
             rejection.skip_report()
             return None
+        if left := self._seconds_to_ask(pod, claims):
+            rejection.skip_report()
+            return Postponed("", "", left)
         if left := self._seconds_for_scheduler(pod, claims, demand):
             return Postponed("", "", left)
         self._pods.attempt(pod).extender.refused = self._refused_by_scheduler(pod, claims)

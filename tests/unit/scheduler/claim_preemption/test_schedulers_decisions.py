@@ -223,26 +223,3 @@ def test_what_the_scheduler_refuses_a_preemptor_is_not_kept_for_it(play: Play) -
         assert evicted == ["low", "later"]  # that one had it until the next try, after the preemptor's pause
 
     play(scenario)
-
-
-@pytest.mark.scheduling_paths("extender")
-def test_the_scheduler_hears_that_its_pod_could_be_on_a_node_where_it_has_to_evict_others(play: Play) -> None:
-    """A pod that keeps the preemptor away comes to the node while what a victim had there is not free yet."""
-
-    async def scenario(world: World) -> None:
-        evicted = await begin(world, a=1, b=1)
-        await hold(world, high=20, low=0)
-        node = await world.node_of("low")
-        world.kubelets.stop(node)
-        await world.add_pod("urgent", "one", priority=10, affinity=APART)
-        await world.settle(5)
-        await add_grump(world, node, priority=0)
-        await world.force_delete("low")
-        await world.settle(5)
-        assert evicted == ["low"]
-        world.kubelets.start(node)
-        await asyncio.sleep(60)
-        assert evicted == ["low", f"grump-{node}"]
-        assert await world.node_of("urgent") == node
-
-    play(scenario)
