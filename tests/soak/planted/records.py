@@ -68,7 +68,15 @@ OF_RECORDS: Mapping[str, Bug] = {
     ),
     "mirrors are written blindly": Bug(
         ((MirrorWrites, "patch", _patch_blindly),),
-        ("bound too early", "handed out twice", "left over", "moved under a pod", "waits in vain", "in circles"),
+        (
+            "bound too early",
+            "handed out twice",
+            "left over",
+            "moved under a pod",
+            "waits in vain",
+            "in circles",
+            "never quiet",
+        ),
         network_faults=True,
         extender=True,
     ),
