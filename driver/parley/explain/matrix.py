@@ -5,9 +5,10 @@ only their answers about the last candidates. For a bound pod the table is what 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from parley.api.builtin import Pod
-from parley.api.models import ClaimScheduling, PodScheduling
+from parley.api.models import PodScheduling
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.kept import KEPT
 from parley.explain.claims import code_of
@@ -16,6 +17,7 @@ from parley.explain.model import Cell, NodeRow
 from parley.explain.snapshot import Snapshot
 from parley.negotiation.answers import Answer, without
 from parley.negotiation.nowhere import where
+from parley.scheduler.entries import answer_of
 
 SELECTED, VIABLE, NOT_VIABLE, DOES_NOT_FIT, UNKNOWN = "selected", "viable", "notViable", "doesNotFit", "unknown"
 ORDER = (SELECTED, VIABLE, UNKNOWN, NOT_VIABLE, DOES_NOT_FIT)
@@ -31,8 +33,8 @@ def recorded(pod: Pod, scheduling: PodScheduling | None) -> tuple[NodeRow, ...]:
     rows = []
     for node in scheduling.spec.candidate_nodes:
         cells = tuple(
-            Cell(entry, None, "not asked") if entry in silent else _cell(entry, node, reasons)
-            for entry, reasons in reported.items()
+            Cell(entry, None, "not asked") if entry in silent else _cell(entry, node, answer)
+            for entry, answer in reported.items()
         )
         verdict = SELECTED if node == pod.spec.node_name else _verdict(cells, "")
         rows.append(NodeRow(node, verdict, "", asked=True, claims=cells))
@@ -48,18 +50,21 @@ def present(
     found = dict(feasibility.answers(names))
     for asked in scheduling.spec.claims if scheduling is not None else ():
         found.pop(asked.name, None)  # the controller asks that driver through the API, and goes by its answer
-    candidates = frozenset(scheduling.spec.candidate_nodes if scheduling is not None else ())
+    round_ = _Round(reported)
+    if scheduling is not None:
+        entries = frozenset(claim.name for claim in scheduling.spec.claims)
+        round_ = _Round(reported, entries, frozenset(scheduling.spec.candidate_nodes))
     selected = scheduling.spec.selected_node if scheduling is not None else ""
     answers = without(found, dict.fromkeys(kept_for_others(reported), KEPT))
     viable = {entry: frozenset(answer.viable) for entry, answer in answers.items()}
     rows = []
     for node in names:
         cells = tuple(
-            _present(claim, node, answers.get(claim.entry), viable.get(claim.entry, frozenset()), reported)
+            _present(claim, node, answers.get(claim.entry), viable.get(claim.entry, frozenset()), round_)
             for claim in feasibility.claims
         )
         verdict = SELECTED if node == selected else _verdict(cells, misfits.get(node, ""))
-        rows.append(NodeRow(node, verdict, misfits.get(node, ""), node in candidates, cells))
+        rows.append(NodeRow(node, verdict, misfits.get(node, ""), node in round_.candidates, cells))
     return _sorted(rows)
 
 
@@ -67,8 +72,17 @@ def _sorted(rows: Sequence[NodeRow]) -> tuple[NodeRow, ...]:
     return tuple(sorted(rows, key=lambda row: (ORDER.index(row.verdict), not row.asked)))
 
 
-ReportedAnswers = Mapping[str, tuple[frozenset[str], Mapping[str, str]]]
-"""Recorded answers by claim entry: the viable nodes, and the reasons why others are not."""
+ReportedAnswers = Mapping[str, Answer]
+"""Recorded answers about the last candidates, by claim entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """The last round: the answers so far, the claim entries that drivers were asked about, and the candidates."""
+
+    answers: ReportedAnswers
+    claims: frozenset[str] = frozenset()
+    candidates: frozenset[str] = frozenset()
 
 
 def answered(scheduling: PodScheduling | None) -> ReportedAnswers:
@@ -79,7 +93,7 @@ def answered(scheduling: PodScheduling | None) -> ReportedAnswers:
     spec = scheduling.spec
     asked = {claim.name: claim.driver_name for claim in spec.claims}
     return {
-        answer.name: (frozenset(answer.viable_nodes), reasons_by_node(answer, spec.candidate_nodes))
+        answer.name: answer_of(answer, spec.candidate_nodes, {})
         for answer in scheduling.status.claims
         if answer.round == spec.round and answer.driver_name == asked.get(answer.name, answer.driver_name)
     }
@@ -88,32 +102,17 @@ def answered(scheduling: PodScheduling | None) -> ReportedAnswers:
 def kept_for_others(reported: ReportedAnswers) -> frozenset[str]:
     """The nodes where free capacity is kept for a pod that others were evicted for. Only the controller knows
     that; it is among the reasons that it recorded."""
-    return frozenset(node for _, whys in reported.values() for node, why in whys.items() if why == KEPT)
+    return frozenset(node for answer in reported.values() for node, why in answer.reasons.items() if why == KEPT)
 
 
-def reasons_by_node(answer: ClaimScheduling, candidates: Sequence[str]) -> dict[str, str]:
-    """An answer's reasons ("node-1: no disk; node-2: no disk") by candidate node; a reason may itself contain
-    semicolons."""
-    found: dict[str, str] = {}
-    known, node = frozenset(candidates), ""
-    for part in answer.reason.split("; "):
-        name, colon, why = part.partition(": ")
-        if colon and name in known:
-            node = name
-            found[node] = why
-        elif node:
-            found[node] += f"; {part}"
-    return found
+def _cell(entry: str, node: str, answer: Answer) -> Cell:
+    """The answer about a candidate; of a driver that could not answer, the code of why."""
+    if answer.failure is not None:
+        return Cell(entry, None, answer.failure.code)
+    return Cell(entry, node not in answer.reasons, answer.reasons.get(node, ""))
 
 
-def _cell(entry: str, node: str, answer: tuple[frozenset[str], Mapping[str, str]]) -> Cell:
-    viable, why = answer
-    return Cell(entry, node in viable, "" if node in viable else why.get(node, "not viable"))
-
-
-def _present(
-    claim: PodClaim, node: str, answer: Answer | None, viable: frozenset[str], reported: ReportedAnswers
-) -> Cell:
+def _present(claim: PodClaim, node: str, answer: Answer | None, viable: frozenset[str], round_: _Round) -> Cell:
     if claim.problem is not None:
         return Cell(claim.entry, None, code_of(claim.problem))
     if claim.holding is not None:
@@ -122,9 +121,10 @@ def _present(
     if answer is not None:
         here = node in viable
         return Cell(claim.entry, here, "" if here else answer.reasons.get(node, "not viable"))
-    if claim.entry in reported and (node in reported[claim.entry][0] or node in reported[claim.entry][1]):
-        return _cell(claim.entry, node, reported[claim.entry])
-    return Cell(claim.entry, None, "not answered" if claim.entry not in reported else "not asked")
+    if node in round_.candidates and claim.entry in round_.answers:
+        return _cell(claim.entry, node, round_.answers[claim.entry])
+    waits = node in round_.candidates and claim.entry in round_.claims
+    return Cell(claim.entry, None, "not answered" if waits else "not asked")
 
 
 def _verdict(cells: Sequence[Cell], misfit: str) -> str:

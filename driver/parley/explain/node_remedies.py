@@ -217,9 +217,10 @@ def _pod_ends(
 def _if_others_agree(feasibility: PodFeasibility, node: str, reported: ReportedAnswers) -> Iterator[str]:
     """The answers about the node of standalone drivers that do not find it viable."""
     for entry, driver in feasibility.standalone_drivers.items():
-        viable, why = reported.get(entry, (frozenset(), {}))
-        if node not in viable:
-            now = f"now: {why[node]}" if node in why else "it was not asked about this node"
+        answer = reported.get(entry)
+        if answer is None or node not in answer.viable:
+            why = answer.reasons.get(node) if answer is not None else None
+            now = f"now: {why}" if why else "it was not asked about this node"
             yield f", if driver {driver} has room for claim {entry} there ({now})"
 
 

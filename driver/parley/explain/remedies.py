@@ -237,7 +237,7 @@ def _proposals(
     """The alternatives that standalone drivers proposed."""
     for answer in scheduling.status.claims if scheduling is not None else ():
         asked = feasibility.standalone_drivers.get(answer.name) == answer.driver_name
-        if not asked or answer.alternatives is None or answer.viable_nodes:
+        if not asked or answer.alternatives is None or answer.viable_nodes or answer.waiting_for is not None:
             continue
         text, nodes = _proposal(snapshot, feasibility, answer)
         yield Remedy("alternative", f"driver {answer.driver_name}, for claim {answer.name}: {text}", (), nodes)

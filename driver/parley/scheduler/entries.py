@@ -7,6 +7,8 @@ from parley.api.models import Alternatives, ClaimScheduling
 from parley.api.selectors import selector_of
 from parley.negotiation.answers import Answer, CannotAnswer
 
+_NOT_VIABLE = "not viable"
+
 
 def scores_of(entries: Iterable[ClaimScheduling]) -> dict[str, float]:
     """A driver's preferences among nodes, from 0 to 1: for each node the best score in any of the entries."""
@@ -28,19 +30,27 @@ def answer_of(entry: ClaimScheduling, candidates: Sequence[str], excluded: Mappi
     given = frozenset(entry.viable_nodes)
     viable = tuple(node for node in candidates if node in given and node not in excluded)
     unviable = [node for node in candidates if node not in given and node not in excluded]
-    reason = entry.reason or "not viable"
-    reasons_ = {node: _about(node, reason) for node in unviable}
+    parts = reasons_by_node(entry.reason, candidates)
+    reason = entry.reason or _NOT_VIABLE
+    reasons_ = {node: parts.get(node, _NOT_VIABLE if parts else reason) for node in unviable}
     failure = CannotAnswer(entry.waiting_for, reason) if entry.waiting_for is not None and not given else None
     reasons_ |= _among(excluded, candidates)
     return Answer(viable, _alternatives(entry.alternatives), reasons_, failure)
 
 
-def _about(node: str, reason: str) -> str:
-    """The part of a driver's reason that is about the node, if it lists them as "node: why; node: why"."""
+def reasons_by_node(reason: str, candidates: Sequence[str]) -> dict[str, str]:
+    """The parts of a driver's reason by candidate node, if it lists them as "node: why; node: why". A part may
+    itself contain semicolons."""
+    found: dict[str, str] = {}
+    known, node = frozenset(candidates), ""
     for part in reason.split("; "):
-        if part.startswith(f"{node}: "):
-            return part.removeprefix(f"{node}: ")
-    return reason
+        name, colon, why = part.partition(": ")
+        if colon and name in known:
+            node = name
+            found[node] = why
+        elif node:
+            found[node] += f"; {part}"
+    return found
 
 
 def _among(reasons_by_node: Mapping[str, str], nodes: Sequence[str]) -> dict[str, str]:

@@ -9,10 +9,8 @@ from tests.unit.explain.waiting_pods import NOW, event, one_runs
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
-from parley.api.models import ClaimScheduling
 from parley.api.resources import BUILTIN_CLAIMS, CLASSES, PODS
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
-from parley.explain.matrix import reasons_by_node
 from parley.sdk import Allocation, Request
 
 
@@ -189,16 +187,6 @@ def test_a_failed_allocation_is_told_with_its_node(play: Play) -> None:
         assert words == ["could not allocate claim gpu-0 on node a: array is read-only"]
 
     play(scenario)
-
-
-def test_an_answers_words_by_node() -> None:
-    reason = "a: no disk; array 1 is full; b: c: is it; d: none of ours"
-    answer = ClaimScheduling(name="x", driver_name="d.example.com", round=1, reason=reason)
-
-    assert reasons_by_node(answer, ["a", "b", "c"]) == {
-        "a": "no disk; array 1 is full",
-        "b": "c: is it; d: none of ours",
-    }
 
 
 def test_what_the_former_driver_of_a_class_answered_is_no_answer(play: Play) -> None:

@@ -18,6 +18,22 @@ def test_nodes_that_the_driver_was_not_asked_about_or_never_will_do_are_not_viab
     assert found.reasons == {"b": "no cable", "c": "full"}
 
 
+def test_an_answers_words_by_node() -> None:
+    reason = "a: no disk; array 1 is full; b: c: is it; d: none of ours"
+    found = answer_of(entry(reason=reason), ("a", "b", "c"), {})
+    assert found.reasons == {
+        "a": "no disk; array 1 is full",
+        "b": "c: is it; d: none of ours",
+        "c": "not viable",
+    }
+
+
+def test_words_that_name_no_node_are_about_each() -> None:
+    assert answer_of(entry(reason="no licence; see the shop"), ("a", "b"), {}).reasons == dict.fromkeys(
+        ("a", "b"), "no licence; see the shop"
+    )
+
+
 def test_of_a_pods_claims_the_one_with_the_least_capacity_counts_and_only_where_all_are_viable() -> None:
     one = entry(viableNodes=["a", "b", "c"], capacity={"a": 4, "b": 2, "x": 9})
     other = entry(viableNodes=["a", "b"], capacity={"a": 3, "b": 5})

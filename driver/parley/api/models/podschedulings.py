@@ -127,7 +127,8 @@ class ClaimScheduling(Model):
     @property
     def says_anything(self) -> bool:
         """Whether the entry holds an answer. Drivers are not asked about claims that were allocated before."""
-        return bool(self.viable_nodes or self.reason) or self.alternatives is not None
+        answers = self.viable_nodes, self.reason, self.waiting_for, self.alternatives is not None
+        return any(answers)
 
 
 class PodSchedulingStatus(Model):
