@@ -98,7 +98,7 @@ CLASSES = View(
 )
 USES = View(
     kind="UseOverview",
-    source=resources.PODS,
+    source=resources.BUILTIN_CLAIMS,
     rows=overview.uses,
     columns=Columns(
         ("NAMESPACE", "POD", "NODE", "CLAIM", "CLASS", "HOLDS", "FOR"), ("DRIVER", "UNITS", "KEPT-UNTIL"), _use

@@ -4,6 +4,7 @@
 was read before. All raise Unanswerable, with a message for the user, if they can't answer.
 """
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -84,7 +85,7 @@ async def explain(client: Client, now: datetime, namespace: str, name: str) -> E
     objects = await read_pod(client, namespace, name)
     pod = _decoded(objects.raw)
     snapshot = await read(client, now, namespace, everywhere=_may_lack_claims(pod))
-    return _explained(snapshot, pod, objects, waiting_pods(snapshot))
+    return _explained(snapshot, pod, objects)
 
 
 async def read_pod(
@@ -105,8 +106,7 @@ async def read_pod(
     constraints = await read_constraints(client, _decoded(raw))
     scheduling = await _scheduling(client, namespace, name, raw["metadata"]["uid"])
     events, unread = await _events(client, namespace, about)
-    latest = sorted(events, key=lambda event: event.at)[-_MOST_EVENTS:]
-    return PodObjects(raw, scheduling, latest, unread, constraints)
+    return PodObjects(raw, scheduling, _latest(events), unread, constraints)
 
 
 def explain_in(snapshot: Snapshot, objects: PodObjects) -> Explanation:
@@ -118,7 +118,7 @@ def explain_in(snapshot: Snapshot, objects: PodObjects) -> Explanation:
             whole: PodScheduling = POD_SCHEDULINGS.decode(orjson.dumps(objects.scheduling))
             key = pod.metadata.namespace, pod.metadata.name
             snapshot = replace(snapshot, schedulings={**snapshot.schedulings, key: whole})
-    return _explained(snapshot, pod, objects, waiting_pods(snapshot))
+    return _explained(snapshot, pod, objects)
 
 
 def _decoded(raw: Mapping[str, Any]) -> Pod:
@@ -152,15 +152,17 @@ async def explain_waiting(
         for pod in snapshot.pods.values()
         if namespace in (None, pod.metadata.namespace) and not is_terminal(pod) and pod.spec.resource_claims
     ]
-    objects = PodObjects({}, None, *await _events(client, namespace))
+    events, unread = await _events(client, namespace)
+    by_pod = _by_pod(events)
     waiting = waiting_pods(snapshot)
     lacking = {one.uid for one in waiting if one.node}
     unbound = [pod for pod in chosen if not pod.spec.node_name or pod.metadata.uid in lacking]
     explanations = []
     for pod in sorted(unbound, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name)):
         if selects(pod.metadata.labels) and uses_parley(snapshot, pod, PodFeasibility(snapshot, pod).claims):
-            about = replace(objects, constraints=await read_constraints(client, pod))
-            explanations.append(_explained(snapshot, pod, about, waiting))
+            own, constraints = _latest(by_pod[pod.metadata.uid]), await read_constraints(client, pod)
+            objects = PodObjects({}, None, own, unread, constraints)
+            explanations.append(_explained(snapshot, pod, objects, waiting))
     return explanations
 
 
@@ -212,7 +214,21 @@ async def _events(
         return (), (error.message,)
 
 
-def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, waiting: Sequence[WaitingPod]) -> Explanation:
+def _by_pod(events: Sequence[TimedEvent]) -> defaultdict[str, list[TimedEvent]]:
+    """The events by the UID of what they are about."""
+    found = defaultdict[str, list[TimedEvent]](list)
+    for event in events:
+        found[(event.regarding or {}).get("uid") or ""].append(event)
+    return found
+
+
+def _latest(events: Sequence[TimedEvent]) -> Sequence[TimedEvent]:
+    return sorted(events, key=lambda event: event.at)[-_MOST_EVENTS:]
+
+
+def _explained(
+    snapshot: Snapshot, pod: Pod, objects: PodObjects, waiting: Sequence[WaitingPod] | None = None
+) -> Explanation:
     meta, key = pod.metadata, (pod.metadata.namespace, pod.metadata.name)
     if objects.constraints.unread:
         snapshot = replace(snapshot, incomplete_kinds=snapshot.incomplete_kinds | {VOLUMES})
@@ -256,7 +272,7 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, waiting: Seque
             code,
         ),
         remedies=remedies(snapshot, feasibility, code, scheduling) if lacks else (),
-        ahead=_ahead(pod, feasibility, waiting) if lacks else (),
+        ahead=_ahead(pod, feasibility, waiting_pods(snapshot) if waiting is None else waiting) if lacks else (),
         unread=(*snapshot.unread, *objects.unread, *objects.constraints.unread),
         now=rfc3339(snapshot.now),
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parley.api.names import FIELD_MANAGER
+from parley.api.wording import counted
 from parley.explain.explaining import PodObjects
 from parley.explain.findings import TimedEvent
 from parley.explain.model import Explanation
@@ -90,6 +91,10 @@ def _negotiation(scheduling: Json) -> Iterator[TimelineEntry]:
 
 def _claims(explained: Explanation) -> Iterator[TimelineEntry]:
     for claim in explained.claims:
+        if claim.state == "offered":
+            text = f"offered claim {claim.entry} to the scheduler, for {counted(len(claim.nodes), 'node')}"
+            yield TimelineEntry(claim.since, "controller", "", text)
+            continue
         held = f": {', '.join(claim.holds)}" if claim.holds else ""
         yield TimelineEntry(claim.since, f"driver {claim.driver}", "", f"claim {claim.entry} was allocated{held}")
 

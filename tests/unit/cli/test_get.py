@@ -228,3 +228,14 @@ def test_pods_that_are_not_read_may_wait(
         "",
         [nothing, "not read: /api/v1/pods is forbidden", "not read: /api/v1/namespaces/default/pods is forbidden"],
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [("resourceclaims", Exit.FORBIDDEN), ("pods", Exit.DONE), ("nodes", Exit.DONE)]
+)
+def test_what_is_used_is_read_from_claims(answers: Answers, tmp_path: Path, kind: str, status: Exit) -> None:
+    with served(answers, tmp_path, refused=frozenset({kind})) as kubeconfig:
+        told = CliRunner().invoke(plugin, ["get", "uses", "-o", "json", "--kubeconfig", str(kubeconfig)])
+
+    items = orjson.loads(told.stdout)["items"]
+    assert (told.exit_code, [use["pod"] for use in items]) == (status, [] if status else ["first", "first", ""])

@@ -1,22 +1,27 @@
 """What an explanation asks of drivers in a large cluster: as many questions as in a small one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from tests.unit.explain.conftest import Play, explained
+from tests.unit.explain.waiting_pods import one_runs
 from tests.unit.scheduler.conftest import World
 
 from parley.api import reasons
-from parley.api.builtin import ResourceSlice
+from parley.api.builtin import Pod, ResourceSlice
 from parley.api.resources import CLASSES
 from parley.drivers import built_in
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.explain import overview
+from parley.explain.explaining import explain_in, read_pod
 from parley.explain.feasibility import PodFeasibility
 from parley.explain.remedies import remedies
 from parley.explain.snapshot import read
+from parley.kube.cache import Key
 from parley.negotiation.answers import Answer
 from parley.sdk import Request
 from parley.sdk.embedded import EmbeddedDriver
@@ -117,5 +122,32 @@ def test_more_classes_are_not_more_looks_at_what_all_nodes_have(play: Play) -> N
 
         assert {(row.total, row.free) for row in rows} == {(3, 3)}
         assert (len(rows), slices.looks) == (20, 1)
+
+    play(scenario)
+
+
+class Walked(UserDict[Key, Pod]):
+    """Pods, and how often all of them were looked at."""
+
+    times = 0
+
+    def items(self) -> ItemsView[Key, Pod]:
+        self.times += 1
+        return super().items()
+
+
+@pytest.mark.parametrize(("pod", "times"), [("runs", 0), ("wants", 1)])
+def test_other_pods_that_wait_are_looked_at_only_for_a_pod_that_waits(play: Play, pod: str, times: int) -> None:
+    async def scenario(world: World) -> None:
+        await one_runs(world)
+        await world.add_pod("wants", "one")
+        await world.settle()
+        objects = await read_pod(world.client, "default", pod)
+        snapshot = await read(world.client, world.clock(), "default")
+        pods = Walked(snapshot.pods)
+
+        explain_in(replace(snapshot, pods=pods), objects)
+
+        assert pods.times == times
 
     play(scenario)

@@ -2,11 +2,12 @@
 
 import orjson
 from tests.unit.explain.conftest import Play
-from tests.unit.explain.waiting_pods import one_runs
+from tests.unit.explain.waiting_pods import event, one_runs
 from tests.unit.scheduler.conftest import World
 
-from parley.explain.explaining import read_pod
+from parley.explain.explaining import explain_waiting, read_pod
 from parley.explain.findings import EVENTS
+from parley.explain.snapshot import read
 from parley.kube.client import Call, Client
 
 
@@ -42,5 +43,26 @@ def test_the_latest_events_are_read_and_of_long_ones_the_beginning(play: Play) -
         assert len(events) == 200
         assert {event.note[:3] for event in events} <= {f"{minute:02} " for minute in range(54, 60)}
         assert sum(len(repr(event)) for event in events) < 500_000
+
+    play(scenario)
+
+
+def test_of_all_pods_that_wait_each_has_its_own_latest(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_runs(world)
+        await world.add_pod("flooded", "one")
+        await world.add_pod("quiet", "one")
+        await world.settle()
+        for number in range(300):
+            at = f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z"
+            await event(world, "flooded", "Tired", f"{number}", eventTime=at)
+        await event(world, "quiet", "Tired", "too")
+        snapshot = await read(world.client, world.clock(), "default")
+
+        flooded, quiet = await explain_waiting(world.client, snapshot, "default")
+
+        tired = [finding.text for finding in flooded.findings if finding.code == "Tired"]
+        assert tired == [f"{number}" for number in range(299, 99, -1)]
+        assert [finding.text for finding in quiet.findings if finding.code == "Tired"] == ["too"]
 
     play(scenario)

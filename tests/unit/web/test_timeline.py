@@ -7,7 +7,7 @@ from tests.unit.scheduler.conftest import World
 from tests.unit.web.conftest import Play, one_runs_and_one_waits
 
 from parley.api.resources import POD_SCHEDULINGS
-from parley.explain.explaining import PodObjects, read_pod
+from parley.explain.explaining import PodObjects, explain, read_pod
 from parley.explain.findings import EventSource, TimedEvent
 from parley.explain.model import ClaimDetails, Explanation
 from parley.kube.client import Call, Client
@@ -138,5 +138,25 @@ def test_what_an_earlier_pod_of_the_name_left_behind_is_not_of_its_past(play: Pl
         objects = await read_pod(NotCollected(world.client), "default", "wants")
 
         assert objects.scheduling is None
+
+    play(scenario)
+
+
+def test_an_offer_is_the_controllers_and_no_allocation(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_node("b", 1)
+        await world.add_class(placement="Exact")
+        await world.add_template("one")
+        await world.add_pod("p", "one", schedulerName="asleep")
+        await world.settle(5)
+        told = await explain(world.client, world.clock(), "default", "p")
+
+        entries = timeline(await read_pod(world.client, "default", "p"), told)
+
+        assert [(one.by, one.text) for one in entries if "gpu-0" in one.text] == [
+            ("controller", "offered claim gpu-0 to the scheduler, for 2 nodes")
+        ]
 
     play(scenario)
