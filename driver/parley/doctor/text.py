@@ -11,15 +11,20 @@ from parley.doctor.findings import Finding, Severity
 _WIDTH = 7
 """Of the longest severity."""
 
+_MOST = 10
+"""The most findings with the same remedy that are printed as text: users may cause any number of them."""
+
 
 def lines(diagnosis: Diagnosis) -> Iterator[str]:
     """Each finding on a line, then how many there are. Those with the same remedy stand together, where the first
     of them was found, with the remedy once below them."""
     width = max((len(finding.check) for finding in diagnosis.findings), default=0)
     for findings in _together(diagnosis.findings):
-        for finding in findings:
+        for finding in findings[:_MOST]:
             about = f"{finding.about}: " if finding.about else ""
             yield printable(f"{finding.severity.value:<{_WIDTH}}  {finding.check:<{width}}  {about}{finding.text}")
+        if (left := len(findings) - _MOST) > 0:
+            yield f"{'':<{_WIDTH}}  {'':<{width}}  and {left} more with the same remedy (-o wide has all)"
         if remedy := findings[0].remedy:
             number = f"for these {len(findings)}: " if len(findings) > 1 else ""
             yield printable(f"{'':<{_WIDTH}}  {'':<{width}}  -> {number}{remedy}")

@@ -56,6 +56,23 @@ def test_findings_with_the_same_remedy_stand_together_with_the_remedy_once() -> 
     ]
 
 
+def test_of_very_many_findings_with_the_same_remedy_the_first_are_printed() -> None:
+    stuck = [replace(error("was deleted", "ask", f"ResourceClaim {n}"), check="deleted-claims") for n in range(99)]
+    last = replace(error("can't be decoded", "correct it", "ResourceClaim z"), check="undecodable")
+
+    printed = list(lines(Diagnosis((*stuck, last), "parley-system", "0.1.0", "")))
+
+    assert printed[9:] == [
+        "error    deleted-claims  ResourceClaim 9: was deleted",
+        "                         and 89 more with the same remedy (-o wide has all)",
+        "                         -> for these 99: ask",
+        "error    undecodable     ResourceClaim z: can't be decoded",
+        "                         -> correct it",
+        "",
+        "100 errors.",
+    ]
+
+
 class Refusing(Client):
     """Lets nobody list one kind."""
 
