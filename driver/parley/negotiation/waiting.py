@@ -127,13 +127,6 @@ class WaitingLines(Generic[K]):
         """The line that the pod waits in."""
         return self._place_of[pod][0].line if pod in self._place_of else None
 
-    def following(self, pod: K) -> K | None:
-        """The pod behind this one, if this one is the first of its line."""
-        if pod not in self._place_of:
-            return None
-        pods = self._place_of[pod][0].pods
-        return pods[1][1] if len(pods) > 1 and pods[0][1] == pod else None
-
     def members(self, line: Line) -> Iterator[K]:
         """The pods of the line, by place."""
         return (pod for _, pod in self._lines[line].pods) if line in self._lines else iter(())

@@ -67,7 +67,6 @@ class Pods:
         self._attempts: dict[PodReference, Attempt] = {}
         self._lines: WaitingLines[Key] = WaitingLines(flow=lambda key: key[0])
         self._precedence = Precedence()
-        self._reconciling = set[Key]()
         self._revisions = Revisions()
         self._unshortened: dict[Key, None] = {}
         """Refused pods whose present pause no change of nodes has shortened; some are in another line by now."""
@@ -99,7 +98,7 @@ class Pods:
         """Forget everything about a pod whose object is gone."""
         self._attempts.pop(pod, None)
         self._refresh_at.pop((pod.namespace, pod.name), None)
-        self._precedence.reconcile_started((pod.namespace, pod.name))
+        self.reconcile_started((pod.namespace, pod.name))
         self.leave_line((pod.namespace, pod.name))
         self.reporter.gone(pod)
 
@@ -187,14 +186,12 @@ class Pods:
     def reconcile_started(self, key: Key) -> None:
         """Note that the pod's reconciliation begins."""
         self._precedence.reconcile_started(key)
-        self._reconciling.add(key)
         due = self._refresh_at.get(key)
         if due is not None and due > now():
             self._queue.add_after(key, due - now())  # the queue keeps only the shortest delay of a key
 
-    def reconcile_finished(self, key: Key) -> None:
-        """Note that the pod's reconciliation ends, and requeue those that gave way to it, if it was the last."""
-        self._reconciling.discard(key)
+    def reconcile_finished(self) -> None:
+        """Requeue the pods that gave way, if no pod that they gave way to is left."""
         for key in self._precedence.next():
             self._queue.add(key)
 
@@ -206,12 +203,11 @@ class Pods:
 
     def overtakes(self, pod: Pod, topics: Collection[Topic]) -> bool:
         """Whether a pod ahead of this one is yet to be reconciled and may need what this one is about to take: one
-        that waits for any of the `topics`, of which less would be left, and was woken, starts over, or is behind a
-        pod that is being reconciled; or one of higher priority that was just created."""
+        that was woken or starts over and waits for any of the `topics`, of which less would be left, or one of
+        higher priority that was just created."""
         attempt = self.attempt(pod)
         if attempt.seconds_yielding(now()) < YIELD_SECONDS:
-            behind = filter(None, map(self._lines.following, self._reconciling))
-            if any(self._is_ahead(key, attempt.place, topics) for key in chain(self._precedence.woken, behind)):
+            if any(self._is_ahead(key, attempt.place, topics) for key in self._precedence.woken):
                 return True
             if attempt.gave_way < MOST_YIELDS and self._precedence.any_added_above(attempt.place.rank):
                 return True
@@ -326,7 +322,6 @@ class Pods:
         """Take the pod out of its line; the pod behind it may be next."""
         kept_out_by = self._kept_out_by(key)
         if (following := self._lines.leave(key)) is not None:
-            self._precedence.wake(following)  # else those that gave way to it overtake it
             self._queue.add(following)
         self._wake_next_in_turn(kept_out_by)
 

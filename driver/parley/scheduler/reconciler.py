@@ -135,7 +135,7 @@ class Reconciler:
             self._pods.leave_line(key)  # other pods need not wait until this works
             raise
         finally:
-            self._pods.reconcile_finished(key)
+            self._pods.reconcile_finished()
             if pod is not None:
                 self._forget_if_gone(reference(pod))
                 self._limit_nomination(key, pod)

@@ -64,33 +64,6 @@ def test_a_device_goes_to_the_highest_priority_first(play: Play, restarts: bool)
     play(scenario)
 
 
-def test_devices_that_are_free_at_once_go_to_the_highest_priorities(play: Play) -> None:
-    """The second pod in line is not woken before the first one has left it."""
-
-    async def scenario(world: World) -> None:
-        await world.add_node("a", devices=2)
-        await world.add_class()
-        await world.add_template("one")
-        await world.add_template("two", count=2)
-        world.start_parley()
-        await world.add_pod("holder", "two")
-        await world.settle()
-        for name, priority in {"low": 1, "high": 5, "higher": 5}.items():
-            await world.add_pod(name, "one", priority=priority)
-            await world.settle(2)
-        await world.delete_pod("holder")
-        await world.settle()
-        served = {name for name in ("low", "high", "higher") if await world.node_of(name)}
-        assert served == {"high", "higher"}
-        await world.delete_pod("high")
-        await world.settle()
-        assert await world.node_of("low") == "a"
-        assert world.controller is not None
-        assert not world.controller._parts.reconciler._pods._reconciling
-
-    play(scenario)
-
-
 def test_an_exclusive_named_claim_goes_to_the_highest_priority_first(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_device(world)
