@@ -111,22 +111,29 @@ def test_an_immediate_claim_that_becomes_shareable_while_its_standalone_driver_a
     play(scenario)
 
 
+async def never_shareable(world: World, monkeypatch: pytest.MonkeyPatch) -> Disks:
+    """A node, a shareable class, and its standalone driver, which records no claim as shareable."""
+
+    def recorded(*args: Any, **_: Any) -> dict[str, Any]:
+        return allocation_record(*args, shareable=False)
+
+    monkeypatch.setattr(allocating, "allocation_record", recorded)
+    await world.add_node("a")
+    disks = Disks(["a"])
+    await world.add_class("disk", driverName=disks.name, shareable=True)
+    world.start_parley()
+    world.start_driver(disks)
+    return disks
+
+
 @pytest.mark.parametrize("mode", ["", "Immediate"])
 def test_a_standalone_driver_that_never_records_that_a_claim_is_shareable_allocates_it_once(
     play: Play, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     """The protocol asks for that, and drivers may leave it out."""
 
-    def recorded(*args: Any, **_: Any) -> dict[str, Any]:
-        return allocation_record(*args, shareable=False)
-
     async def scenario(world: World) -> None:
-        monkeypatch.setattr(allocating, "allocation_record", recorded)
-        await world.add_node("a")
-        disks = Disks(["a"])
-        await world.add_class("disk", driverName=disks.name, shareable=True)
-        world.start_parley()
-        world.start_driver(disks)
+        disks = await never_shareable(world, monkeypatch)
         await world.add_claim("common", "disk", mode=mode)
         await world.add_pod("first", claims=["common"])
         await asyncio.sleep(600)
@@ -141,16 +148,8 @@ def test_a_claim_that_schedulers_share_against_its_record_is_free_when_all_pods_
 ) -> None:
     """The record holds one pod; the built-in claim, by which schedulers go, several."""
 
-    def recorded(*args: Any, **_: Any) -> dict[str, Any]:
-        return allocation_record(*args, shareable=False)
-
     async def scenario(world: World) -> None:
-        monkeypatch.setattr(allocating, "allocation_record", recorded)
-        await world.add_node("a")
-        disks = Disks(["a"])
-        await world.add_class("disk", driverName=disks.name, shareable=True)
-        world.start_parley()
-        world.start_driver(disks)
+        disks = await never_shareable(world, monkeypatch)
         await world.add_claim("common", "disk")
         for name in ("first", "second", "third"):
             await world.add_pod(name, claims=["common"])
