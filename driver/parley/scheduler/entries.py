@@ -30,7 +30,7 @@ def answer_of(entry: ClaimScheduling, candidates: Sequence[str], excluded: Mappi
     given = frozenset(entry.viable_nodes)
     viable = tuple(node for node in candidates if node in given and node not in excluded)
     unviable = [node for node in candidates if node not in given and node not in excluded]
-    parts = reasons_by_node(entry.reason, candidates)
+    parts = _by_node(entry.reason, candidates)
     reason = entry.reason or _NOT_VIABLE
     reasons_ = {node: parts.get(node, _NOT_VIABLE if parts else reason) for node in unviable}
     failure = CannotAnswer(entry.waiting_for, reason) if entry.waiting_for is not None and not given else None
@@ -38,7 +38,7 @@ def answer_of(entry: ClaimScheduling, candidates: Sequence[str], excluded: Mappi
     return Answer(viable, _alternatives(entry.alternatives), reasons_, failure)
 
 
-def reasons_by_node(reason: str, candidates: Sequence[str]) -> dict[str, str]:
+def _by_node(reason: str, candidates: Sequence[str]) -> dict[str, str]:
     """The parts of a driver's reason by candidate node, if it lists them as "node: why; node: why". A part may
     itself contain semicolons."""
     found: dict[str, str] = {}
